@@ -1,0 +1,1 @@
+"""A simulator and planner for parallelism strategies of large-model training."""

@@ -1,0 +1,1 @@
+"""Data only: models, accelerators, links, node types, profiles, prices; and the functions that look them up."""

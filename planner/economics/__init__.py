@@ -1,0 +1,1 @@
+"""Time and money of a whole run."""

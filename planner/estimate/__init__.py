@@ -1,0 +1,1 @@
+"""Records and formulas joined: memory, time, interval of every plan."""

@@ -1,0 +1,1 @@
+"""Why: breakdowns, comparisons, sensitivities."""

@@ -1,0 +1,1 @@
+"""Enumerate legal plans, drop what does not fit, rank the rest."""

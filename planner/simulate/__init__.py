@@ -1,0 +1,1 @@
+"""Event simulation of a step, independent of the closed forms."""

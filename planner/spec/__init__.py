@@ -1,0 +1,1 @@
+"""What the user gives: model, accelerator, cluster, workload, plan, profile."""

@@ -1,0 +1,71 @@
+"""Efficiency profile: what measurement taught about an (accelerator, software stack) pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from planner.quantities import Scalar, Seconds
+from planner.tables import Table
+
+LEVELS = ("calibrated", "transferred", "datasheet")
+
+
+@dataclass(frozen=True)
+class CollectiveFit:
+    """How one collective behaves on one kind of link, as the faster of two regimes (see `cost.collectives`).
+
+    Bulk: start + steps x step_latency + bytes on the wire / (efficiency x link bandwidth).
+    Low-latency: start + hops x hop_latency + bytes on the wire / (low_latency_share x link bandwidth), where hops
+    grow with the logarithm of the group (a tree; 0 share means the regime does not exist).
+    """
+
+    efficiency: Scalar
+    start: Seconds
+    step_latency: Seconds
+    hop_latency: Seconds = 0.0
+    low_latency_share: Scalar = 0.0
+    source: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Measured efficiencies; `level` says how much was measured.
+
+    `gemm` maps a precision to the share of its dense peak by (m, n, k). `attention` maps a backend to the share of
+    the 16-bit peak that the forward kernel reaches on the FLOPs it computes, by (head_dim, seq_len). `collectives`
+    maps (link or fabric kind, collective) to its fit; collectives are all_reduce, all_gather, reduce_scatter,
+    all_to_all, send_recv.
+    """
+
+    accelerator: str
+    stack: str
+    level: str
+    gemm: Mapping[str, Table]
+    attention: Mapping[str, Table]
+    collectives: Mapping[tuple[str, str], CollectiveFit]
+    compute_scale: Scalar = 1.0
+    """Factor on the time of all kernels: what the stack adds to (or takes from) the kernels alone."""
+    attention_backward_efficiency: Scalar = 0.85
+    """Backward kernel's FLOP rate over the forward's."""
+    memory_efficiency: Scalar = 0.82
+    """Share of the datasheet memory bandwidth that a streaming kernel reaches."""
+    overlap_penalty: Scalar = 0.45
+    """kappa: the share of the shorter of compute and communication that overlap does not hide."""
+    launch_time: Seconds = 6e-6
+    """Host time to launch one kernel."""
+    fixed_time: Seconds = 5e-3
+    """Per step: clipping, logging, synchronisation."""
+    error: Scalar = 0.25
+    """Standard deviation of log(measured / predicted) step time on runs that were not fitted."""
+    plan_error: Scalar = 0.10
+    """The part of `error` that two plans on the same hardware do not share."""
+    memory_error: Scalar = 0.06
+    """As `error`, of peak memory."""
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """Key of the profile, such as h100-sxm/megatron-core."""
+        return f"{self.accelerator}/{self.stack}"

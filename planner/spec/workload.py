@@ -1,0 +1,62 @@
+"""What is to be trained: batch, sequence, precision, optimizer, method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.errors import SpecError
+
+PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
+OPTIMIZERS = ("adamw", "adamw-8bit", "adamw-8bit-paged", "sgd", "sgd-momentum", "lion", "adafactor", "muon")
+METHODS = ("full", "lora", "qlora")
+ATTENTION_BACKENDS = ("flash", "sdpa", "math")
+STATES = ("mixed", "16bit")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One training job, whatever the plan.
+
+    `global_batch_size` counts sequences per optimizer step, `seq_len` tokens per sequence. `state` is "mixed" (fp32
+    master weights and states) or "16bit" (weights, gradients and states in 16 bits). `attention`: "flash" (fused),
+    "sdpa" (torch's choice, fused where it can) or "math" (scores in memory). `tokens` is the whole run's, 0 if not
+    asked. Raises SpecError on values out of range.
+    """
+
+    global_batch_size: int
+    seq_len: int
+    precision: str = "bf16"
+    state: str = "mixed"
+    optimizer: str = "adamw"
+    method: str = "full"
+    lora_rank: int = 16
+    attention: str = "flash"
+    tokens: float = 0.0
+    usd_per_gpu_hour: float = 0.0
+    """Price of one accelerator and hour; 0 takes the catalogue's range."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        choices = {
+            "precision": PRECISIONS,
+            "state": STATES,
+            "optimizer": OPTIMIZERS,
+            "method": METHODS,
+            "attention": ATTENTION_BACKENDS,
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise SpecError(f"unknown {name} {getattr(self, name)!r}; known: {', '.join(known)}", where=f"--{name}")
+        for name in ("global_batch_size", "seq_len", "lora_rank"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"must be at least 1, not {getattr(self, name)}", where=f"--{name.replace('_', '-')}")
+        for name in ("tokens", "usd_per_gpu_hour"):
+            if getattr(self, name) < 0:
+                raise SpecError(
+                    f"must not be negative, got {getattr(self, name):g}", where=f"--{name.replace('_', '-')}"
+                )
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of one optimizer step over all ranks."""
+        return self.global_batch_size * self.seq_len
