@@ -1,0 +1,56 @@
+"""Every failure of a command as one line on stderr and an exit code; a traceback only with PLANNER_DEBUG=1."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from planner.errors import PlannerError
+
+INTERNAL_ERROR = 1
+INTERRUPTED = 130
+
+
+def exit_code_of(command: Callable[[], Any]) -> int:
+    """Run a command; its exit code: 0 done, 1 our error, 2 usage, 3 no plan, 4 bad file, 5 does not fit.
+
+    A reader that stops early (`planner ls models | head`) is not an error.
+    """
+    try:
+        result = command()
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except PlannerError as error:
+        return _fail(str(error), error.exit_code)
+    except click.ClickException as error:
+        return _fail(_usage_line(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        where = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _fail(
+            f"internal error: {where}; please report it with the command line (PLANNER_DEBUG=1 shows where)",
+            INTERNAL_ERROR,
+        )
+
+
+def _fail(message: str, code: int) -> int:
+    if os.environ.get("PLANNER_DEBUG") == "1":
+        traceback.print_exc()
+    click.echo(f"planner: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _usage_line(error: click.ClickException) -> str:
+    """What was wrong, and whose help says what would be right."""
+    context = getattr(error, "ctx", None)
+    message = error.format_message().rstrip(".")
+    return f"{message} (see {context.command_path} --help)" if context else message

@@ -1,0 +1,71 @@
+"""The command line's front door: finds a command, runs it, and turns every failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, NoReturn
+
+import click
+
+from planner.cli import extensions
+from planner.cli.failures import exit_code_of
+from planner.errors import unknown_name
+
+COMMANDS = {
+    "recommend": "Rank the parallelism plans for a model on a cluster, and say why the best is best.",
+    "fits": "Say whether a plan fits in memory, what dominates, and which dial to turn.",
+    "explain": "Show every term of a plan's time and memory with its value, formula and source.",
+    "show": "Print what the planner read from a model, cluster, accelerator or node type.",
+    "ls": "List the catalogue: models, GPUs, nodes, networks, clusters, stacks.",
+    "topo": "Show how the parallel groups of a cluster are wired.",
+}
+"""Command -> its line in the help. The module planner.cli.<command> is imported only when the command runs."""
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is called, so that `planner --help` starts at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Own commands in the order of use, then those of installed extensions."""
+        return [*COMMANDS, *extensions.installed()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; raises SpecError for an unknown name and MissingExtra where something has to be installed."""
+        if cmd_name in COMMANDS:
+            command: click.Command = getattr(import_module(f"planner.cli.{cmd_name}"), cmd_name)
+            return command
+        known = [*COMMANDS, *extensions.EXTRAS, *extensions.installed()]
+        if cmd_name not in known:
+            raise unknown_name("command", cmd_name, known)
+        return extensions.load(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from the table rather than from the modules."""
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items(), *extensions.installed().items()])
+        missing = {k: v for k, v in extensions.EXTRAS.items() if k not in extensions.installed()}
+        if missing:
+            with formatter.section("With an extra installed"):
+                formatter.write_dl([(name, extensions.how_to_install(name)) for name in missing])
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Run a command line and leave the process with its exit code."""
+        kwargs["standalone_mode"] = False
+        sys.exit(exit_code_of(lambda: click.Group.main(self, *args, **kwargs)))
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"planner {version('planner')}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print it.")
+def main() -> None:
+    """Which parallelism to train a model with, how fast it will be, what it costs, and whether it fits.
+
+    Start with:  planner recommend llama-3.1-8b 2xdgx-h100
+    """
