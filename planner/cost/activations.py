@@ -152,7 +152,7 @@ def korthikanti_bytes(
     Source: Korthikanti et al. 2022 (arXiv 2205.05198), equation 4. f = 4h, unfused attention, dropout masks.
 
     >>> korthikanti_bytes(2048, 12288, 96, 2048, tp=8) / 2**30
-    0.3515625
+    0.333984375
     """
     return byte * tokens * hidden * (34 + 5 * heads * seq_len / hidden) / tp
 

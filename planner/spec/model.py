@@ -163,6 +163,12 @@ class Model:
         """The distinct blocks with how many there are of each, in order of first appearance."""
         return tuple(Counter(self.layers).items())
 
+    @cached_property
+    def layer_pattern(self) -> tuple[int, ...]:
+        """For each block its index in `layer_kinds`."""
+        index = {layer: i for i, (layer, _) in enumerate(self.layer_kinds)}
+        return tuple(index[layer] for layer in self.layers)
+
     @property
     def causal(self) -> bool:
         """Whether attention skips the masked half."""

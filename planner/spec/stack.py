@@ -35,10 +35,19 @@ class Stack:
     """Memory traffic of the optimizer per parameter (fused Adam about 32, foreach 44, a loop over tensors 60)."""
     kernels_per_layer: Scalar = 20.0
     """Kernel launches of one layer's forward."""
+    selective_operators: Scalar = 1.0
+    """What selective recomputation means: 1 = every second matrix product and all element-wise work (torchtitan),
+    0 = the attention core alone (Megatron)."""
     early_stop: Scalar = 1.0
     """1 where full recomputation stops before the block's last matrix product (torch >= 2.1), else 0."""
     overlap_gradients: Scalar = 1.0
     """1 where the gradient reduction of DDP, ZeRO-1 and ZeRO-2 overlaps the last backward, else 0."""
+    gradients_persist: Scalar = 1.0
+    """1 where DDP, ZeRO-1 and ZeRO-2 hold gradient buffers through the whole step, 0 where they are freed."""
+    optimizer_temporary_bytes: Bytes = 0.0
+    """Working copy per local parameter during the optimizer step (foreach kernels: 4 mixed; fused: 0)."""
+    gathered_inputs: Scalar = 2.0
+    """Unsharded layer inputs (T x h) that tensor with sequence parallelism keeps at a time (DTensor: up to 6)."""
     allocator_slack: Scalar = 1.05
     """Reserved over allocated memory."""
     context: Bytes = 0.9 * 2**30

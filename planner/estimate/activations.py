@@ -1,0 +1,115 @@
+"""Activations of one micro-batch on one rank, for each kind of layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import activations as cost
+from planner.estimate.factor import distinct
+from planner.estimate.shapes import KEYS, Shapes, attention_widths, shapes
+from planner.quantities import Bytes, Column
+from planner.spec.model import Layer, Model
+from planner.spec.plan import ContextKind, Plan, Recompute
+from planner.spec.stack import Stack
+from planner.spec.workload import Workload
+
+FULL_PRECISION = ("fp32", "tf32")
+
+
+@dataclass(frozen=True)
+class LayerActivations:
+    """Bytes of shape (kinds, rows): what a layer keeps for backward, and all that it has while it is worked on."""
+
+    kept: Column
+    whole: Column
+
+
+def element_bytes(workload: Workload) -> Bytes:
+    """Size of one activation."""
+    return 4.0 if workload.precision in FULL_PRECISION else 2.0
+
+
+def layer_activations(model: Model, plans: Plan, workload: Workload, stack: Stack) -> LayerActivations:
+    """Activations of every kind of layer under plan columns."""
+    combinations, index = distinct(plans, (*KEYS, "recompute"))
+    parts = [_activations(model, layer, combinations, workload, stack) for layer, _ in model.layer_kinds]
+    return LayerActivations(*(np.stack(column)[:, index] for column in zip(*parts, strict=True)))
+
+
+def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> tuple[Column, Column]:
+    shape = shapes(layer, plans, workload)
+    whole = _whole(model, layer, plans, workload, shape)
+    kept = np.select(
+        [np.asarray(plans.recompute) == Recompute.FULL, np.asarray(plans.recompute) == Recompute.SELECTIVE],
+        [
+            cost.layer_input_bytes(
+                shape.tokens, model.hidden_size, sequence_split=shape.split, element=element_bytes(workload)
+            ),
+            _selective(model, layer, plans, workload, shape, stack=stack, whole=whole),
+        ],
+        whole,
+    )
+    return kept, whole
+
+
+def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Column:
+    """Everything one layer keeps without recomputation."""
+    hidden, element = model.hidden_size, element_bytes(workload)
+    eager = cost.eager_bytes(shape.tokens, hidden, sequence_split=shape.split) * (1 - np.asarray(plans.compiled))
+    return (
+        cost.norm_bytes(shape.tokens, hidden, sequence_split=shape.split, element=element)
+        + eager
+        + _attention(layer, plans, workload, shape)
+        + _scores(layer, workload, shape)
+        + _mlp(layer, plans, shape, element)
+        + _experts(model, layer, plans, shape, element)
+    )
+
+
+def _attention(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Column:
+    ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
+    query, kv, out = attention_widths(layer.attention, shape, ulysses)
+    latent = layer.attention.latent
+    down = (latent.q_lora_rank + latent.kv_lora_rank + latent.qk_rope_head_dim) if latent else 0
+    blocks = 2 if layer.cross_attention else 1
+    element = element_bytes(workload)
+    fused = cost.attention_bytes(shape.tokens, query + down, kv, out, element=element)
+    return blocks * (fused + cost.row_sum_bytes(shape.tokens, shape.heads * ulysses))
+
+
+def _scores(layer: Layer, workload: Workload, shape: Shapes) -> Column | float:
+    if workload.attention != "math":
+        return 0.0
+    return cost.score_bytes(shape.tokens, workload.seq_len, shape.heads, element=element_bytes(workload))
+
+
+def _mlp(layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Column | float:
+    if not layer.mlp:
+        return 0.0
+    return cost.mlp_bytes(shape.tokens, layer.mlp.intermediate_size / plans.tp, layer.mlp.gated, element=element)
+
+
+def _experts(model: Model, layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Column | float:
+    if not layer.experts:
+        return 0.0
+    expert = layer.experts.expert
+    inside = cost.mlp_bytes(shape.routed, expert.intermediate_size / plans.expert_tp, expert.gated, element=element)
+    return cost.routed_bytes(shape.routed, model.hidden_size, element=element) + inside
+
+
+def _selective(
+    model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes, *, stack: Stack, whole: Column
+) -> Column:
+    """What selective recomputation keeps, in the stack's sense of it."""
+    element = element_bytes(workload)
+    without_scores = whole - _scores(layer, workload, shape)
+    ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
+    _, kv, _ = attention_widths(layer.attention, shape, ulysses)
+    width = layer.mlp.intermediate_size / plans.tp if layer.mlp else 0.0
+    operators = (
+        cost.selective_bytes(shape.tokens, model.hidden_size, kv, width, sequence_split=shape.split, element=element)
+        + _experts(model, layer, plans, shape, element) * 0.5
+    )
+    return np.where(stack.selective_operators > 0, np.minimum(operators, without_scores), without_scores)

@@ -1,0 +1,66 @@
+"""Parameters that each pipeline rank holds before sharding: what tensor, expert and pipeline parallelism leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.states import adapter_parameters
+from planner.estimate.stages import Stages
+from planner.quantities import Column
+from planner.spec.model import Layer, Model
+from planner.spec.plan import Plan
+
+
+@dataclass(frozen=True)
+class LocalParameters:
+    """Counts of shape (roles, rows), but `largest_layer` of shape (rows,).
+
+    `dense` are the layers' without experts, `root` the embedding and head, `largest_layer` those of the layer that is
+    heaviest to gather.
+    """
+
+    dense: Column
+    experts: Column
+    root: Column
+    largest_layer: Column
+
+    @property
+    def outside_experts(self) -> Column:
+        """All but the experts."""
+        return self.dense + self.root
+
+
+def local_parameters(model: Model, plans: Plan, stages: Stages) -> LocalParameters:
+    """Parameters of each role; a tied head is held twice when the pipeline separates it from the embedding."""
+    h = model.hidden_size
+    kinds = [layer for layer, _ in model.layer_kinds]
+    dense = np.stack([_dense(layer, h, plans) for layer in kinds])
+    experts = np.stack([layer.expert_parameters(h) / (plans.ep * plans.expert_tp) for layer in kinds])
+    own_head = 1.0 - model.tie_word_embeddings * stages.has_embedding
+    root = model.embedding_parameters * stages.has_embedding + model.head_parameters * stages.has_head * own_head
+    return LocalParameters(
+        dense=np.einsum("krn,kn->rn", stages.layers, dense),
+        experts=np.einsum("krn,kn->rn", stages.layers, experts),
+        root=root / plans.tp + model.other_parameters * stages.has_embedding,
+        largest_layer=(dense + experts).max(axis=0),
+    )
+
+
+def local_adapters(model: Model, plans: Plan, stages: Stages, rank: int) -> Column:
+    """Trainable parameters of low-rank adapters on every large matrix outside the experts, shape (roles, rows)."""
+    per_kind = np.array([_adapters(layer, model.hidden_size, rank) for layer, _ in model.layer_kinds])
+    return np.einsum("krn,k->rn", stages.layers, per_kind) / plans.tp
+
+
+def _dense(layer: Layer, hidden: int, plans: Plan) -> Column:
+    return layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
+
+
+def _adapters(layer: Layer, hidden: int, rank: int) -> float:
+    matrices = list(layer.attention.projections(hidden))
+    if layer.mlp:
+        width = layer.mlp.intermediate_size
+        matrices += [(hidden, width)] * (2 if layer.mlp.gated else 1) + [(width, hidden)]
+    return sum(adapter_parameters(inputs, outputs, rank) for inputs, outputs in matrices)

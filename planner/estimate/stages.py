@@ -1,0 +1,95 @@
+"""Which layers each pipeline rank holds, by kind of layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from planner.estimate.factor import distinct
+from planner.estimate.records import Role
+from planner.quantities import Column
+from planner.spec.model import Model
+from planner.spec.plan import Plan
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Layers by kind on the three pipeline ranks that can be the fullest or the slowest.
+
+    `layers` has shape (kinds, roles, rows); `has_embedding` and `has_head` are 0 or 1, shape (roles, rows); `rank` is
+    the pipeline rank of each role, shape (roles, rows). `total` counts all layers by kind, shape (kinds,).
+    With one stage all roles are the same rank; with two, the middle is the first.
+    """
+
+    layers: Column
+    has_embedding: Column
+    has_head: Column
+    rank: Column
+    total: Column
+
+
+def stages(model: Model, plans: Plan) -> Stages:
+    """Layers of each role for plan columns of n rows."""
+    combinations, index = distinct(plans, ("pp", "virtual_stages", "first_stage_layers", "last_stage_layers"))
+    weights = tuple(layer.parameters(model.hidden_size) for layer, _ in model.layer_kinds)
+    table = np.stack([_role_layers(model.layer_pattern, weights, *_split_key(plan)) for plan in combinations])
+    pp = np.asarray(plans.pp)
+    rank = np.stack([np.zeros_like(pp), np.where(pp > 2, 1, 0), pp - 1])
+    return Stages(
+        layers=np.moveaxis(table[index], 0, -1),
+        has_embedding=(rank == 0).astype(float),
+        has_head=(rank == pp - 1).astype(float),
+        rank=rank,
+        total=np.array([count for _, count in model.layer_kinds], dtype=float),
+    )
+
+
+def layers_per_rank(num_layers: int, pp: int, first: int = 0, last: int = 0) -> list[int]:
+    """Layers on each pipeline rank: the first and last as given (0: an even share), the longest others first.
+
+    >>> layers_per_rank(80, 4), layers_per_rank(126, 4, first=31, last=31)
+    ([20, 20, 20, 20], [31, 32, 32, 31])
+    """
+    if pp == 1:
+        return [num_layers]
+    first, last = first or num_layers // pp, last or num_layers // pp
+    if pp == 2:
+        return [num_layers - last, last]
+    each, longer = divmod(num_layers - first - last, pp - 2)
+    return [first, *(each + (i < longer) for i in range(pp - 2)), last]
+
+
+def _split_key(plan: Plan) -> tuple[int, int, int, int]:
+    return int(plan.pp), int(plan.virtual_stages), int(plan.first_stage_layers), int(plan.last_stage_layers)
+
+
+@lru_cache(maxsize=4096)
+def _role_layers(
+    pattern: tuple[int, ...], weights: tuple[int, ...], pp: int, virtual_stages: int, first: int, last: int
+) -> Column:
+    """Layer counts of shape (kinds, roles) for one split; `weights` are the parameters of one layer of each kind."""
+    per_rank = _layers_by_rank(np.eye(len(weights))[list(pattern)], pp, virtual_stages, first, last)
+    middle = 1 + int(np.argmax(per_rank[1:-1] @ np.array(weights, dtype=float))) if pp > 2 else 0
+    chosen = {Role.FIRST: 0, Role.MIDDLE: middle, Role.LAST: pp - 1}
+    return per_rank[[chosen[role] for role in Role]].T
+
+
+def _layers_by_rank(kinds: Column, pp: int, virtual_stages: int, first: int, last: int) -> Column:
+    """Layer counts of shape (ranks, kinds): each rank's layers are dealt to it in `virtual_stages` chunks."""
+    counts = np.zeros((pp, kinds.shape[1]))
+    per_rank = layers_per_rank(len(kinds), pp, first, last)
+    start = 0
+    for chunk in range(virtual_stages):
+        for rank, layers in enumerate(per_rank):
+            size = _chunk_size(layers, chunk, virtual_stages, longest_last=rank == 0)
+            counts[rank] += kinds[start : start + size].sum(axis=0)
+            start += size
+    return counts
+
+
+def _chunk_size(layers: int, chunk: int, chunks: int, *, longest_last: bool) -> int:
+    """Layers of one chunk; where they do not divide, the first rank's first chunk and the last's last are short."""
+    position = chunks - 1 - chunk if longest_last else chunk
+    return (layers - position + chunks - 1) // chunks

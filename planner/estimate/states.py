@@ -1,0 +1,143 @@
+"""Training state of each pipeline rank: weights, gradients, optimizer states, and what ZeRO-3 gathers of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.optimizers import state_bytes
+from planner.cost.states import gathered_bytes, held_bytes, quantized_bytes, reduction_bytes
+from planner.estimate.activations import element_bytes
+from planner.estimate.parameters import LocalParameters, local_adapters, local_parameters
+from planner.estimate.stages import Stages
+from planner.quantities import Bytes, Column
+from planner.spec.model import Model
+from planner.spec.plan import Offload, Plan, Sharding
+from planner.spec.stack import Stack
+from planner.spec.workload import Workload
+
+
+@dataclass(frozen=True)
+class ByteCosts:
+    """Bytes per parameter: columns where they depend on the plan's sharding."""
+
+    weight: Column | Bytes
+    gradient: Column | Bytes
+    optimizer: Column | Bytes
+
+
+@dataclass(frozen=True)
+class State:
+    """Bytes of shape (roles, rows). `optimizer_step` is the working copy of the optimizer's step.
+
+    `gathered` and `root_gathered` are ZeRO-3's unsharded weights while a layer is computed and while none is;
+    `reducing` the unsharded gradients of a layer on their way, `root_reducing` of the embedding and head.
+    """
+
+    weights: Column
+    gradients: Column
+    optimizer: Column
+    optimizer_step: Column
+    gathered: Column
+    root_gathered: Column
+    reducing: Column
+    root_reducing: Column
+    host: Column
+
+
+def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, stages: Stages) -> State:
+    """State of each role under plan columns."""
+    local = local_parameters(model, plans, stages)
+    trainable = LoraParameters.of(model, plans, workload, stages, local)
+    costs = byte_costs(plans, workload, stack)
+    code = np.asarray(plans.sharding)
+    weights_split, gradients_split, optimizer_split = (np.where(code >= level, 1, 0) for level in (3, 2, 1))
+
+    def held(bytes_each: Column | Bytes, divided: Column) -> Column:
+        dense_group = np.where(divided, plans.shard_group, 1)
+        expert_group = np.where(divided, plans.expert_shard_group, 1)
+        dense = held_bytes(trainable.dense, bytes_each, dense_group)
+        return dense + held_bytes(trainable.experts, bytes_each, expert_group)
+
+    optimizer = held(costs.optimizer, optimizer_split)
+    weights = held(costs.weight, weights_split) + trainable.frozen_bytes(plans, weights_split)
+    gradients = held(costs.gradient, gradients_split)
+    on_host = np.asarray(plans.offload) >= Offload.OPTIMIZER
+    all_on_host = np.asarray(plans.offload) == Offload.ALL
+    paged = workload.optimizer.endswith("-paged")
+    return State(
+        weights=np.where(all_on_host, 0.0, weights),
+        gradients=np.where(on_host & (code >= Sharding.ZERO2), 0.0, gradients),
+        optimizer=np.where(on_host | paged, 0.0, optimizer),
+        optimizer_step=np.where(on_host, 0.0, held(stack.optimizer_temporary_bytes, optimizer_split)),
+        **_zero3(local, trainable, plans, workload, stack),
+        host=np.where(on_host, optimizer + gradients, optimizer * paged) + np.where(all_on_host, weights, 0.0),
+    )
+
+
+def byte_costs(plans: Plan, workload: Workload, stack: Stack) -> ByteCosts:
+    """Bytes per trainable parameter before division."""
+    states = state_bytes(workload.optimizer, workload.state)
+    if workload.state == "16bit":
+        return ByteCosts(2.0, 2.0, states)
+    if element_bytes(workload) == 4.0:
+        return ByteCosts(4.0, 4.0, states)
+    sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
+    return ByteCosts(
+        weight=np.where(sharded, 4.0, stack.weight_bytes),
+        gradient=np.where(sharded, 4.0, stack.gradient_bytes),
+        optimizer=states + np.where(sharded, 0.0, stack.master_bytes),
+    )
+
+
+@dataclass(frozen=True)
+class LoraParameters:
+    """Trainable parameters, shape (roles, rows), and beside them the frozen ones of LoRA and QLoRA with their bytes."""
+
+    dense: Column
+    experts: Column
+    frozen_dense: Column
+    frozen_experts: Column
+    frozen_root: Column
+    layer_weight_bytes: Bytes
+    """Bytes per frozen parameter of a layer: 2, or about half a byte quantized."""
+
+    @classmethod
+    def of(
+        cls, model: Model, plans: Plan, workload: Workload, stages: Stages, local: LocalParameters
+    ) -> LoraParameters:
+        """Full training has nothing frozen; with adapters everything else is."""
+        none = np.zeros_like(local.dense)
+        if workload.method == "full":
+            return cls(local.outside_experts, local.experts, none, none, none, 0.0)
+        adapters = local_adapters(model, plans, stages, workload.lora_rank)
+        layer_bytes = quantized_bytes() if workload.method == "qlora" else element_bytes(workload)
+        return cls(adapters, none, local.dense, local.experts, local.root, layer_bytes)
+
+    def frozen_bytes(self, plans: Plan, divided: Column) -> Column:
+        """Frozen weights held; only ZeRO-3 divides them. Embedding and head are not quantized."""
+        dense = self.frozen_dense * self.layer_weight_bytes + self.frozen_root * 2.0
+        experts = held_bytes(
+            self.frozen_experts, self.layer_weight_bytes, np.where(divided, plans.expert_shard_group, 1)
+        )
+        return dense / np.where(divided, plans.shard_group, 1) + experts
+
+
+def _zero3(
+    local: LocalParameters, trainable: LoraParameters, plans: Plan, workload: Workload, stack: Stack
+) -> dict[str, Column]:
+    """ZeRO-3's transient buffers; zero under every other sharding."""
+    sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
+    keep = np.asarray(plans.sharding) == Sharding.ZERO3_KEEP
+    weight, full = element_bytes(workload), workload.method == "full"
+    gathered = gathered_bytes(local.largest_layer, local.root, weight_bytes=weight)
+    everything = weight * (local.outside_experts + local.experts)
+    reducing = reduction_bytes(local.largest_layer, gradient_bytes=weight, reduce_bytes=stack.reduce_bytes)
+    root = reduction_bytes(local.root, gradient_bytes=weight, reduce_bytes=stack.reduce_bytes, buffers=1.0)
+    return {
+        "gathered": np.where(keep, everything, gathered) * sharded,
+        "root_gathered": weight * local.root * sharded,
+        "reducing": np.broadcast_to(reducing * sharded * full, local.root.shape),
+        "root_reducing": root * sharded * full,
+    }
