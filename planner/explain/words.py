@@ -1,0 +1,159 @@
+"""A plan in words: its short name, its sentence, and the family of plans that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+import numpy as np
+
+from planner.quantities import Column
+from planner.spec.plan import ContextKind, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+
+
+class Family(IntEnum):
+    """Kinds of plans that people choose between, from the simplest to the most involved."""
+
+    DDP = 0
+    ZERO = 1
+    FSDP = 2
+    HSDP = 3
+    TENSOR = 4
+    CONTEXT = 5
+    EXPERT = 6
+    PIPELINE = 7
+
+
+FAMILY_NAMES: Mapping[Family, str] = {
+    Family.DDP: "pure DDP",
+    Family.ZERO: "ZeRO-1/2",
+    Family.FSDP: "FSDP",
+    Family.HSDP: "HSDP",
+    Family.TENSOR: "TP + data parallel",
+    Family.CONTEXT: "CP (without TP, PP)",
+    Family.EXPERT: "EP (without TP, PP)",
+    Family.PIPELINE: "PP + others",
+}
+
+SHARDING_NAMES = {
+    Sharding.NONE: "DDP",
+    Sharding.ZERO1: "ZeRO-1",
+    Sharding.ZERO2: "ZeRO-2",
+    Sharding.ZERO3: "FSDP",
+    Sharding.ZERO3_KEEP: "FSDP-keep",
+}
+"""Short names when one group shards over all replicas."""
+
+RECOMPUTE_NAMES = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}
+SCHEDULE_NAMES = {
+    Schedule.NONE: "-",
+    Schedule.GPIPE: "GPipe",
+    Schedule.ONE_F_ONE_B: "1F1B",
+    Schedule.INTERLEAVED: "interleaved 1F1B",
+    Schedule.ZB_H1: "ZB-H1",
+}
+
+
+def family(plan: Plan) -> Column:
+    """The Family code of each plan."""
+    keeps_whole = np.asarray(plan.sharding) < Sharding.ZERO3
+    choices = [
+        (np.asarray(plan.pp) > 1, Family.PIPELINE),
+        (np.asarray(plan.tp) > 1, Family.TENSOR),
+        (np.asarray(plan.cp) > 1, Family.CONTEXT),
+        (np.asarray(plan.ep) > 1, Family.EXPERT),
+        (np.asarray(plan.sharding) == Sharding.NONE, Family.DDP),
+        (keeps_whole, Family.ZERO),
+        (np.asarray(plan.dp_replicate) > 1, Family.HSDP),
+    ]
+    return np.select([test for test, _ in choices], [int(code) for _, code in choices], int(Family.FSDP))
+
+
+def short_name(plan: Plan) -> str:
+    """A plan's name for tables: the degrees above one, then how the data-parallel ranks share the state.
+
+    >>> short_name(Plan(tp=8, dp_replicate=2)), short_name(Plan(dp_shard=8, dp_replicate=2, sharding=Sharding.ZERO3))
+    ('TP8 DDP2', 'HSDP 2x8')
+    >>> short_name(Plan(tp=2, pp=4, virtual_stages=5))
+    'TP2 PP4x5'
+    """
+    virtual = f"x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
+    expert = f"x{plan.expert_tp}" if plan.expert_tp > 1 else ""
+    degrees = [("TP", plan.tp, ""), ("PP", plan.pp, virtual), ("CP", plan.cp, ""), ("EP", plan.ep, expert)]
+    parts = [f"{name}{degree}{extra}" for name, degree, extra in degrees if degree > 1 or extra]
+    data = _data_name(plan)
+    if not parts:
+        return data or "one GPU"
+    return " ".join([*parts, data.replace(" ", "")] if data else parts)
+
+
+def _data_name(plan: Plan) -> str:
+    name = SHARDING_NAMES[Sharding(int(plan.sharding))]
+    if plan.sharding == Sharding.NONE:
+        return f"{name} {plan.dp}" if plan.dp > 1 else ""
+    if plan.dp_replicate == 1:
+        return f"{name} {plan.shard_group}" if plan.shard_group > 1 else ""
+    hybrid = name.replace("FSDP", "HSDP")
+    return f"{hybrid} {plan.dp_replicate}x{plan.shard_group}"
+
+
+def plan_words(plan: Plan) -> str:
+    """A plan as a phrase: what is divided over how many ranks, the batch, and what is recomputed or offloaded.
+
+    >>> plan_words(Plan(dp_shard=16, sharding=Sharding.ZERO3, micro_batch_size=2, num_microbatches=4))
+    'FSDP over 16 GPUs, micro-batch 2 x 4 accumulated, no recomputation'
+    """
+    parts = [*_parallel_words(plan), _batch_words(plan), _recompute_words(plan)]
+    if plan.offload != Offload.NONE:
+        parts.append(
+            "optimizer offloaded" if plan.offload == Offload.OPTIMIZER else "parameters and optimizer offloaded"
+        )
+    if plan.pp > 1 and plan.rank_order == RankOrder.TP_CP_PP_DP:
+        parts.append("stages on neighbouring ranks")
+    return ", ".join(parts)
+
+
+def _parallel_words(plan: Plan) -> list[str]:
+    words = []
+    if plan.tp > 1:
+        extra = " with sequence parallelism" if plan.sequence_parallel else ""
+        words.append(f"tensor parallelism {plan.tp}{extra}")
+    if plan.pp > 1:
+        chunks = f", {plan.virtual_stages} chunks a stage" if plan.virtual_stages > 1 else ""
+        words.append(f"{plan.pp} pipeline stages ({SCHEDULE_NAMES[Schedule(int(plan.schedule))]}{chunks})")
+    if plan.cp > 1:
+        kind = "Ulysses" if plan.context_kind == ContextKind.ULYSSES else "ring"
+        words.append(f"context parallelism {plan.cp} ({kind})")
+    if plan.ep > 1 or plan.expert_tp > 1:
+        words.append(f"experts over {plan.ep} ranks" + (f" x TP {plan.expert_tp}" if plan.expert_tp > 1 else ""))
+    return [*words, *_data_words(plan)] or ["one GPU"]
+
+
+def _data_words(plan: Plan) -> list[str]:
+    if plan.sharding == Sharding.NONE:
+        return [f"DDP over {plan.dp} GPUs" if _only_data(plan) else f"{plan.dp} DDP replicas"] if plan.dp > 1 else []
+    if plan.dp * plan.cp == 1:
+        return []
+    name = SHARDING_NAMES[Sharding(int(plan.sharding))]
+    kept = " (parameters kept gathered until backward)" if plan.sharding == Sharding.ZERO3_KEEP else ""
+    base = name.removesuffix("-keep")
+    if plan.dp_replicate == 1:
+        return [f"{base} over {plan.shard_group} GPUs{kept}"]
+    hybrid = base.replace("FSDP", "HSDP")
+    return [f"{hybrid}: {plan.dp_replicate} replicas, each sharded over {plan.shard_group} GPUs{kept}"]
+
+
+def _only_data(plan: Plan) -> bool:
+    return bool(plan.tp * plan.pp * plan.cp == 1)
+
+
+def _batch_words(plan: Plan) -> str:
+    how = "in flight" if plan.pp > 1 else "accumulated"
+    return f"micro-batch {plan.micro_batch_size}" + (
+        f" x {plan.num_microbatches} {how}" if plan.num_microbatches > 1 else ""
+    )
+
+
+def _recompute_words(plan: Plan) -> str:
+    name = RECOMPUTE_NAMES[Recompute(int(plan.recompute))]
+    return "no recomputation" if name == "none" else f"{name} recomputation"
