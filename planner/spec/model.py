@@ -26,7 +26,8 @@ class LatentAttention:
 class Attention:
     """Self-attention of one layer; MHA, GQA and MQA by the number of key-value heads, MLA by `latent`.
 
-    `sliding_window` None means full attention. `head_dim` is that of queries and keys.
+    `sliding_window` None means full attention. `head_dim` is that of queries and keys. Where `key_is_value`, keys
+    serve as values too and there is no value projection (Gemma 4).
     """
 
     num_attention_heads: int
@@ -34,6 +35,7 @@ class Attention:
     head_dim: int
     latent: LatentAttention | None = None
     sliding_window: int | None = None
+    key_is_value: bool = False
 
     @property
     def value_head_dim(self) -> int:
@@ -46,9 +48,10 @@ class Attention:
         Sources: Vaswani et al. 2017; DeepSeek-V2 (arXiv 2405.04434), section 2.1.
         """
         heads, kv = self.num_attention_heads, self.num_key_value_heads
+        kv_projections = 1 if self.key_is_value else 2
         out = (heads * self.value_head_dim, hidden_size)
         if self.latent is None:
-            return (hidden_size, (heads + 2 * kv) * self.head_dim), out
+            return (hidden_size, (heads + kv_projections * kv) * self.head_dim), out
         mla = self.latent
         rank, q_width = mla.q_lora_rank, heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
         query = ((hidden_size, rank), (rank, q_width)) if rank else ((hidden_size, q_width),)
@@ -136,9 +139,11 @@ class ModelKind(IntEnum):
 class Model:
     """A transformer as the planner sees it.
 
-    `layers` lists every block in order; equal blocks are equal records. `other_parameters` counts what stands outside
-    layers, embedding and head (final norm, learned positions, pooler). `left_out` names parts that are not modelled
-    (a vision tower), with their effect stated in `notes`. `max_seq_len` 0 means unknown.
+    `layers` lists every block in order (of an encoder-decoder the encoder's first); equal blocks are equal records.
+    `embedding_size` is the width of the token embedding where it is not the hidden size (0: it is).
+    `other_parameters` counts what stands outside layers, embedding and head: final norm, learned positions, patch
+    projection, a masked-language head's transform, and the parameters of parts whose work is not modelled. `left_out`
+    names those parts (a vision tower), with their effect stated in `notes`. `max_seq_len` 0 means unknown.
     """
 
     name: str
@@ -150,6 +155,7 @@ class Model:
     max_seq_len: int = 0
     kind: ModelKind = ModelKind.DECODER
     model_type: str = ""
+    embedding_size: int = 0
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -176,13 +182,13 @@ class Model:
 
     @property
     def embedding_parameters(self) -> int:
-        """The token embedding (vocab_size x hidden_size)."""
-        return self.vocab_size * self.hidden_size
+        """The token embedding (vocab_size x hidden_size); none where patches are embedded (vocab_size 0)."""
+        return self.vocab_size * (self.embedding_size or self.hidden_size)
 
     @property
     def head_parameters(self) -> int:
         """The output projection, as computed; it holds parameters of its own only when not tied."""
-        return self.embedding_parameters if self.kind is not ModelKind.ENCODER or self.vocab_size else 0
+        return self.embedding_parameters
 
     @cached_property
     def parameters(self) -> int:
