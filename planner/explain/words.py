@@ -73,18 +73,16 @@ def short_name(plan: Plan) -> str:
     """A plan's name for tables: the degrees above one, then how the data-parallel ranks share the state.
 
     >>> short_name(Plan(tp=8, dp_replicate=2)), short_name(Plan(dp_shard=8, dp_replicate=2, sharding=Sharding.ZERO3))
-    ('TP8 DDP2', 'HSDP 2x8')
+    ('TP 8 + DDP 2', 'HSDP 2x8')
     >>> short_name(Plan(tp=2, pp=4, virtual_stages=5))
-    'TP2 PP4x5'
+    'TP 2 + PP 4x5'
     """
     virtual = f"x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     expert = f"x{plan.expert_tp}" if plan.expert_tp > 1 else ""
     degrees = [("TP", plan.tp, ""), ("PP", plan.pp, virtual), ("CP", plan.cp, ""), ("EP", plan.ep, expert)]
-    parts = [f"{name}{degree}{extra}" for name, degree, extra in degrees if degree > 1 or extra]
+    parts = [f"{name} {degree}{extra}" for name, degree, extra in degrees if degree > 1 or extra]
     data = _data_name(plan)
-    if not parts:
-        return data or "one GPU"
-    return " ".join([*parts, data.replace(" ", "")] if data else parts)
+    return " + ".join([*parts, data] if data else parts) or "one GPU"
 
 
 def _data_name(plan: Plan) -> str:

@@ -1,0 +1,1 @@
+"""Whole answers: a question with its defaults filled in, and what the planner says to it."""
