@@ -117,6 +117,20 @@ def bubble_fraction(time: Seconds, *, busy: Seconds) -> Scalar:
     return 1 - busy / time
 
 
+def gpipe_send_exposed(stages: Count, *, send: Seconds) -> Seconds:
+    """What sends between stages add to GPipe, each of them `send` long and none holding up compute.
+
+    T = 2 send (p-1)
+
+    One pass forward and one back; later sends run beside compute. Source: own derivation. Exact for equal stages and
+    any m. 0 with one stage.
+
+    >>> gpipe_send_exposed(4, send=1.0)
+    6.0
+    """
+    return 2 * send * (stages - 1)
+
+
 def one_f_one_b_send_exposed(num_microbatches: Count, stages: Count, *, send: Seconds) -> Seconds:
     """What sends between stages add to 1F1B, each of them `send` long and none holding up compute.
 
@@ -143,6 +157,21 @@ def interleaved_send_exposed(stages: Count, virtual_stages: Count, *, send: Seco
     14.0
     """
     return 2 * send * (stages * virtual_stages - 1) * (stages > 1)
+
+
+def zb_h1_send_exposed(num_microbatches: Count, stages: Count, *, send: Seconds) -> Seconds:
+    """What sends between stages add to ZB-H1, each of them `send` long and none holding up compute.
+
+    T = 2 send (p-1 + min(max(m-2, 0), p-1))
+
+    Weight gradients fill the waits that each micro-batch of 1F1B pays. Source: own derivation. Exact for equal stages
+    while W <= min(F, B) and two sends take no longer than W; an upper bound for longer W. 0 with one stage.
+
+    >>> float(zb_h1_send_exposed(8, 4, send=1.0))
+    12.0
+    """
+    steady = np.minimum(np.maximum(num_microbatches - 2, 0), stages - 1)
+    return 2 * send * (stages - 1 + steady)
 
 
 def gpipe_in_flight(num_microbatches: Count) -> Count:

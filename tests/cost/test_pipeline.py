@@ -228,6 +228,29 @@ def test_sends_of_interleaved_cost_only_fill_and_drain(stages, chunks, send):
         assert with_sends - without == pipeline.interleaved_send_exposed(stages, chunks, send=send)
 
 
+@pytest.mark.parametrize("stages", STAGES)
+def test_sends_of_gpipe_cost_one_pass_forward_and_one_back(stages):
+    for batches in MICROBATCHES:
+        added = play(gpipe, stages, batches, equal_stages, send=5)[0] - play(gpipe, stages, batches, equal_stages)[0]
+        assert added == pipeline.gpipe_send_exposed(stages, send=5)
+
+
+@pytest.mark.parametrize(
+    ("split", "send"), [((10, 10, 10), 1), ((10, 15, 8), 4), ((10, 10, 4), 2), ((6, 10, 8), 4), ((10, 6, 8), 1)]
+)
+def test_sends_of_zb_h1_hide_behind_weight_gradients_but_for_fill_and_drain(split, send):
+    durations = dict(zip("FBW", split, strict=True))
+    for stages, batches in product(STAGES, MICROBATCHES):
+        with_sends, without = (
+            play(zb_h1, stages, batches, lambda kind, rank, chunk: durations[kind], send=delay)[0]
+            for delay in (send, 0)
+        )
+        form = pipeline.zb_h1_send_exposed(batches, stages, send=send)
+        assert with_sends - without <= form
+        if split[2] <= min(split):
+            assert with_sends - without == form
+
+
 def test_bubble_vanishes_with_one_stage():
     for time in (
         pipeline.gpipe_time(8, slowest=3.0, others=0.0),
@@ -239,7 +262,9 @@ def test_bubble_vanishes_with_one_stage():
 
 
 def test_sends_vanish_with_one_stage():
+    assert pipeline.gpipe_send_exposed(1, send=1e-3) == 0
     assert pipeline.one_f_one_b_send_exposed(8, 1, send=1e-3) == 0
+    assert pipeline.zb_h1_send_exposed(8, 1, send=1e-3) == 0
     assert pipeline.interleaved_send_exposed(1, 4, send=1e-3) == 0
 
 
