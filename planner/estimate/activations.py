@@ -38,7 +38,7 @@ def layer_activations(model: Model, plans: Plan, workload: Workload, stack: Stac
     return LayerActivations(*(np.stack(column)[:, index] for column in zip(*parts, strict=True)))
 
 
-def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> tuple[Column, Column]:
+def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> tuple[Bytes, Bytes]:
     shape = shapes(layer, plans, workload)
     whole = _whole(model, layer, plans, workload, shape)
     kept = np.select(
@@ -54,13 +54,15 @@ def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, st
     return kept, whole
 
 
-def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Column:
+def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Bytes:
     """Everything one layer keeps without recomputation."""
     hidden, element = model.hidden_size, element_bytes(workload)
     eager = cost.eager_bytes(shape.tokens, hidden, sequence_split=shape.split) * (1 - np.asarray(plans.compiled))
+    dropout = cost.dropout_bytes(shape.tokens, hidden, sequence_split=shape.split) * workload.dropout
     return (
         cost.norm_bytes(shape.tokens, hidden, sequence_split=shape.split, element=element)
         + eager
+        + dropout
         + _attention(layer, plans, workload, shape)
         + _scores(layer, workload, shape)
         + _mlp(layer, plans, shape, element)
@@ -68,7 +70,7 @@ def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: S
     )
 
 
-def _attention(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Column:
+def _attention(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Bytes:
     ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
     query, kv, out = attention_widths(layer.attention, shape, ulysses)
     latent = layer.attention.latent
@@ -79,19 +81,19 @@ def _attention(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> 
     return blocks * (fused + cost.row_sum_bytes(shape.tokens, shape.heads * ulysses))
 
 
-def _scores(layer: Layer, workload: Workload, shape: Shapes) -> Column | float:
+def _scores(layer: Layer, workload: Workload, shape: Shapes) -> Bytes:
     if workload.attention != "math":
         return 0.0
     return cost.score_bytes(shape.tokens, workload.seq_len, shape.heads, element=element_bytes(workload))
 
 
-def _mlp(layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Column | float:
+def _mlp(layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Bytes:
     if not layer.mlp:
         return 0.0
     return cost.mlp_bytes(shape.tokens, layer.mlp.intermediate_size / plans.tp, layer.mlp.gated, element=element)
 
 
-def _experts(model: Model, layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Column | float:
+def _experts(model: Model, layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Bytes:
     if not layer.experts:
         return 0.0
     expert = layer.experts.expert
@@ -100,8 +102,8 @@ def _experts(model: Model, layer: Layer, plans: Plan, shape: Shapes, element: By
 
 
 def _selective(
-    model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes, *, stack: Stack, whole: Column
-) -> Column:
+    model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes, *, stack: Stack, whole: Bytes
+) -> Bytes:
     """What selective recomputation keeps, in the stack's sense of it."""
     element = element_bytes(workload)
     without_scores = whole - _scores(layer, workload, shape)

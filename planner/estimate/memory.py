@@ -13,7 +13,7 @@ from planner.estimate.records import MemoryUse, Moment, Role
 from planner.estimate.shapes import rank_tokens, sequence_split
 from planner.estimate.stages import Stages, stages
 from planner.estimate.states import State, training_state
-from planner.quantities import Column
+from planner.quantities import Bytes, Column
 from planner.spec.model import Model
 from planner.spec.plan import Plan, Schedule, Sharding
 from planner.spec.stack import Stack
@@ -78,7 +78,8 @@ def _moments(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Mem
         role=0,
         moment=0,
     )
-    return replace(use, reserve=(stack.allocator_slack - 1) * use.allocated)
+    freed_gradients = state.gradients - gradients
+    return replace(use, reserve=(stack.allocator_slack - 1) * use.allocated + freed_gradients)
 
 
 def micro_batches_in_flight(plans: Plan, stage: Stages) -> Column:
@@ -140,6 +141,6 @@ def _communication_buffers(model: Model, plans: Plan, workload: Workload, stack:
     return np.where(plans.world_size > 1, stack.communication_buffers, 0.0) + neighbours
 
 
-def _boundary(model: Model, plans: Plan, workload: Workload) -> Column:
+def _boundary(model: Model, plans: Plan, workload: Workload) -> Bytes:
     """The tensor between two layers, on one rank."""
     return rank_tokens(plans, workload) * model.hidden_size * element_bytes(workload) / sequence_split(plans)

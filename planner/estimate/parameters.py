@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.cost.states import adapter_parameters
 from planner.estimate.stages import Stages
-from planner.quantities import Column
+from planner.quantities import Column, Count
 from planner.spec.model import Layer, Model
 from planner.spec.plan import Plan
 
@@ -54,13 +54,13 @@ def local_adapters(model: Model, plans: Plan, stages: Stages, rank: int) -> Colu
     return np.einsum("krn,k->rn", stages.layers, per_kind) / plans.tp
 
 
-def _dense(layer: Layer, hidden: int, plans: Plan) -> Column:
+def _dense(layer: Layer, hidden: int, plans: Plan) -> Count:
     return layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
 
 
-def _adapters(layer: Layer, hidden: int, rank: int) -> float:
+def _adapters(layer: Layer, hidden: int, rank: int) -> Count:
     matrices = list(layer.attention.projections(hidden))
     if layer.mlp:
         width = layer.mlp.intermediate_size
         matrices += [(hidden, width)] * (2 if layer.mlp.gated else 1) + [(width, hidden)]
-    return sum(adapter_parameters(inputs, outputs, rank) for inputs, outputs in matrices)
+    return sum((adapter_parameters(inputs, outputs, rank) for inputs, outputs in matrices), start=0.0)

@@ -47,7 +47,7 @@ class MemoryUse(Rows):
     communication_buffers: Bytes
     context: Bytes
     reserve: Bytes
-    """Allocator slack: reserved but not allocated."""
+    """Reserved but not allocated: the allocator's slack, and blocks of freed gradients, too small for activations."""
     host: Bytes
     role: Int
     moment: Int

@@ -22,9 +22,9 @@ from planner.spec.workload import Workload
 class ByteCosts:
     """Bytes per parameter: columns where they depend on the plan's sharding."""
 
-    weight: Column | Bytes
-    gradient: Column | Bytes
-    optimizer: Column | Bytes
+    weight: Bytes
+    gradient: Bytes
+    optimizer: Bytes
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
     code = np.asarray(plans.sharding)
     weights_split, gradients_split, optimizer_split = (np.where(code >= level, 1, 0) for level in (3, 2, 1))
 
-    def held(bytes_each: Column | Bytes, divided: Column) -> Column:
+    def held(bytes_each: Bytes, divided: Column) -> Bytes:
         dense_group = np.where(divided, plans.shard_group, 1)
         expert_group = np.where(divided, plans.expert_shard_group, 1)
         dense = held_bytes(trainable.dense, bytes_each, dense_group)

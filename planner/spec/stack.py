@@ -48,7 +48,7 @@ class Stack:
     """Working copy per local parameter during the optimizer step (foreach kernels: 4 mixed; fused: 0)."""
     gathered_inputs: Scalar = 2.0
     """Unsharded layer inputs (T x h) that tensor with sequence parallelism keeps at a time (DTensor: up to 6)."""
-    allocator_slack: Scalar = 1.05
+    allocator_slack: Scalar = 1.07
     """Reserved over allocated memory."""
     context: Bytes = 0.9 * 2**30
     """Device context, libraries and workspaces outside the allocator."""

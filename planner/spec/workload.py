@@ -31,6 +31,8 @@ class Workload:
     method: str = "full"
     lora_rank: int = 16
     attention: str = "flash"
+    dropout: bool = False
+    """Whether hidden states pass through dropout (GPT-3-like training; no recent large model does)."""
     tokens: float = 0.0
     usd_per_gpu_hour: float = 0.0
     """Price of one accelerator and hour; 0 takes the catalogue's range."""

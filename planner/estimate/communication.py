@@ -1,0 +1,97 @@
+"""Collectives on the groups of a plan: links from the topology, efficiencies from the profile, formulas from cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import collectives as cost
+from planner.quantities import Bytes, Scalar, Seconds
+from planner.spec.cluster import Cluster, Wiring
+from planner.spec.profile import CollectiveFit, Profile
+from planner.topology.links import GroupLinks
+
+
+@dataclass(frozen=True)
+class Network:
+    """The efficiencies of a cluster's two kinds of links: inside a link domain, and between domains."""
+
+    local: Mapping[str, CollectiveFit]
+    remote: Mapping[str, CollectiveFit]
+
+    @classmethod
+    def of(cls, cluster: Cluster, profile: Profile) -> Network:
+        """Fits of every collective for the cluster's link and fabric."""
+        node = cluster.node
+        link = f"{node.link}-host" if node.wiring is Wiring.HOST else node.link
+        return cls(_fits(profile, link), _fits(profile, node.fabric.kind))
+
+    def all_reduce(self, size: Bytes, links: GroupLinks) -> Seconds:
+        """Time of an all-reduce of `size` bytes in every group."""
+        return cost.all_reduce_time(size, links.size, **self._ring("all_reduce", links))
+
+    def all_gather(self, size: Bytes, links: GroupLinks) -> Seconds:
+        """Time of an all-gather to `size` bytes."""
+        return cost.all_gather_time(size, links.size, **self._ring("all_gather", links))
+
+    def reduce_scatter(self, size: Bytes, links: GroupLinks) -> Seconds:
+        """Time of a reduce-scatter from `size` bytes."""
+        return cost.reduce_scatter_time(size, links.size, **self._ring("reduce_scatter", links))
+
+    def all_to_all(self, size: Bytes, links: GroupLinks) -> Seconds:
+        """Time of an all-to-all in which each rank sends `size` bytes in all."""
+        local, remote = self.local["all_to_all"], self.remote["all_to_all"]
+        return cost.all_to_all_time(
+            size,
+            links.size,
+            local=links.local,
+            local_bandwidth=links.local_bandwidth * local.efficiency,
+            remote_bandwidth=links.remote_bandwidth * remote.efficiency,
+            start=_where_remote(links, remote.start, local.start),
+            step_latency=_where_remote(links, remote.step_latency, local.step_latency),
+        )
+
+    def send(self, size: Bytes, links: GroupLinks) -> Seconds:
+        """Time to send `size` bytes to the neighbour; 0 in a group of one."""
+        local, remote = self.local["send_recv"], self.remote["send_recv"]
+        bandwidth = _where_remote(
+            links, links.remote_bandwidth * remote.efficiency, links.local_bandwidth * local.efficiency
+        )
+        latency = _where_remote(links, remote.start + remote.step_latency, local.start + local.step_latency)
+        return cost.send_time(size * np.greater(links.size, 1), bandwidth=bandwidth, latency=latency)
+
+    def _ring(self, collective: str, links: GroupLinks) -> dict[str, Scalar | Seconds]:
+        """Arguments of a ring collective: the slower kind of link sets the pace, the longer way the latency."""
+        local, remote = self.local[collective], self.remote[collective]
+        effective = cost.bus_bandwidth(
+            group=links.size,
+            local=links.local,
+            local_bandwidth=links.local_bandwidth * local.efficiency,
+            remote_bandwidth=links.remote_bandwidth * remote.efficiency,
+        )
+        nominal = cost.bus_bandwidth(
+            group=links.size,
+            local=links.local,
+            local_bandwidth=links.local_bandwidth,
+            remote_bandwidth=links.remote_bandwidth,
+        )
+        share = _where_remote(links, remote.low_latency_share, local.low_latency_share)
+        return {
+            "domains": links.size / links.local,
+            "bandwidth": effective,
+            "start": _where_remote(links, remote.start, local.start),
+            "step_latency": _where_remote(links, remote.step_latency, local.step_latency),
+            "hop_latency": _where_remote(links, remote.hop_latency, local.hop_latency),
+            "low_latency_bandwidth": np.where(np.isfinite(nominal), nominal, 0.0) * share,
+        }
+
+
+def _fits(profile: Profile, link: str) -> dict[str, CollectiveFit]:
+    names = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+    return {name: profile.collectives[link, name] for name in names if (link, name) in profile.collectives}
+
+
+def _where_remote(links: GroupLinks, remote: Scalar, local: Scalar) -> Scalar:
+    return np.where(np.greater(links.size, links.local), remote, local)

@@ -1,0 +1,81 @@
+"""How sure an estimate is: intervals, ties and the chance that a plan fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from math import erf, sqrt
+
+import numpy as np
+
+from planner.quantities import Bytes, Column, Number, Scalar, Seconds
+from planner.spec.profile import Profile
+
+COVERAGE = 0.8
+"""Share of measured runs that should lie inside the interval."""
+WIDTH = 1.2816
+"""Standard deviations on each side that hold 80 % of a normal distribution."""
+TIE = 0.8
+"""Two plans tie while the chance that one is faster is below this."""
+TIGHT, FULL = 0.85, 0.95
+"""Shares of usable memory from which a plan is tight, and from which it does not fit: near-full allocators retry, and
+runs were measured 10 to 25 % slower there."""
+
+
+class Verdict(IntEnum):
+    """Whether a plan's peak memory fits."""
+
+    FITS = 0
+    TIGHT = 1
+    DOES_NOT_FIT = 2
+
+
+@dataclass(frozen=True)
+class Interval:
+    """80 % interval of a positive quantity. Scalars or columns."""
+
+    low: Number
+    high: Number
+
+
+def step_time_interval(step_time: Seconds, profile: Profile) -> Interval:
+    """80 % interval of the measured step time, from the profile's residuals (log-normal)."""
+    return _log_normal(step_time, profile.error)
+
+
+def memory_interval(peak: Bytes, profile: Profile) -> Interval:
+    """80 % interval of the measured peak memory."""
+    return _log_normal(peak, profile.memory_error)
+
+
+def _log_normal(value: Number, error: Scalar) -> Interval:
+    return Interval(value * np.exp(-WIDTH * error), value * np.exp(WIDTH * error))
+
+
+def verdict(peak: Bytes, usable: Bytes) -> Column:
+    """`Verdict` codes: tight from 85 % of usable memory, too much from 95 %."""
+    share = np.asarray(peak / usable)
+    return (share > TIGHT).astype(np.int8) + (share > FULL)
+
+
+def p_fits(peak: float, usable: Bytes, profile: Profile) -> float:
+    """Chance that the measured peak stays within usable memory."""
+    return _normal(float(np.log(usable / peak)) / profile.memory_error)
+
+
+def p_faster(step_time: float, other: float, profile: Profile) -> float:
+    """Chance that the first plan is measured faster than the other, from the error that they do not share.
+
+    Each plan's own error is normal in the logarithm with the profile's `plan_error`; the difference has sqrt(2) of it.
+    """
+    return _normal(float(np.log(other / step_time)) / (sqrt(2) * profile.plan_error))
+
+
+def tie(step_time: float, other: float, profile: Profile) -> bool:
+    """Whether the two plans cannot be told apart."""
+    chance = p_faster(step_time, other, profile)
+    return max(chance, 1 - chance) < TIE
+
+
+def _normal(deviations: float) -> float:
+    return 0.5 * (1 + erf(deviations / sqrt(2)))

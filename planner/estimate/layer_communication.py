@@ -1,0 +1,132 @@
+"""What the ranks of one layer say to each other in one micro-batch, forward and backward, by axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from planner.cost.states import held_bytes, quantized_bytes
+from planner.estimate.activations import element_bytes
+from planner.estimate.setting import Setting
+from planner.estimate.shapes import Shapes, attention_widths, shapes
+from planner.quantities import Bytes, Count, Seconds
+from planner.spec.model import Layer
+from planner.spec.plan import ContextKind, Plan, Sharding
+from planner.spec.workload import Workload
+from planner.topology.links import Links
+
+
+@dataclass(frozen=True)
+class LayerCommunication:
+    """Seconds on the wire of shape (kinds, rows), hidden or not.
+
+    `tp`, `ep` and `ulysses` are those of one forward (backward has as much); `regather` is what sequence parallelism
+    gathers once more in backward; `ring` the forward's exchange of keys and values (backward: twice that).
+    `gather` and `reduce` are ZeRO-3's, of one layer.
+    """
+
+    tp: Seconds
+    regather: Seconds
+    ring: Seconds
+    ulysses: Seconds
+    ep: Seconds
+    gather: Seconds
+    reduce: Seconds
+
+
+def layer_communication(setting: Setting, plans: Plan, links: Links) -> LayerCommunication:
+    """Communication of every kind of layer under plan columns."""
+    parts = [_one_kind(setting, layer, plans, links) for layer, _ in setting.model.layer_kinds]
+    rows = len(plans)
+    return LayerCommunication(
+        **{
+            field.name: np.stack([np.broadcast_to(getattr(part, field.name), rows) for part in parts])
+            for field in fields(LayerCommunication)
+        }
+    )
+
+
+def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> LayerCommunication:
+    network, workload = setting.network, setting.workload
+    shape = shapes(layer, plans, workload)
+    gather, reduce = _zero3(setting, layer, plans, links)
+    boundary = shape.tokens * setting.model.hidden_size * element_bytes(workload)
+    sequence = np.asarray(plans.sequence_parallel) > 0
+    one_block = np.where(
+        sequence,
+        network.all_gather(boundary, links.tp) + network.reduce_scatter(boundary, links.tp),
+        network.all_reduce(boundary, links.tp),
+    )
+    blocks = _parallel_blocks(layer, plans)
+    return LayerCommunication(
+        tp=blocks * one_block,
+        regather=np.where(sequence, blocks * network.all_gather(boundary, links.tp), 0.0),
+        ring=_ring(setting, layer, plans, shape, links),
+        ulysses=_ulysses(setting, layer, plans, shape, links),
+        ep=_experts(setting, layer, plans, shape, links),
+        gather=gather,
+        reduce=reduce,
+    )
+
+
+def _parallel_blocks(layer: Layer, plans: Plan) -> Count:
+    """Regions of tensor parallelism in one forward: attention and the dense block, or experts that share tokens."""
+    experts_only = np.where(np.asarray(plans.sequence_parallel) > 0, 0, 1)
+    return 1 + bool(layer.cross_attention) + (1 if layer.mlp else experts_only)
+
+
+def _ring(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: Links) -> Seconds:
+    """Exchanges, cp - 1 of them, of the rank's keys and values with its neighbour."""
+    _, kv, _ = attention_widths(layer.attention, shape)
+    hop = setting.network.send(shape.tokens * kv * element_bytes(setting.workload), links.cp)
+    return np.where(np.asarray(plans.context_kind) == ContextKind.RING, (plans.cp - 1) * hop, 0.0)
+
+
+def _ulysses(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: Links) -> Seconds:
+    """Four all-to-alls: queries, keys, values in, the output back."""
+    query, kv, out = attention_widths(layer.attention, shape, plans.cp)
+    token = shape.tokens * element_bytes(setting.workload)
+    sizes = (token * query, token * kv / 2, token * kv / 2, token * out)
+    time = sum((setting.network.all_to_all(size, links.cp) for size in sizes), start=0.0)
+    return np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, time, 0.0)
+
+
+def _experts(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: Links) -> Seconds:
+    """Dispatch and combine; where experts are divided, their tokens are gathered and reduced among the parts."""
+    if not layer.experts:
+        return 0.0
+    network, token = setting.network, setting.model.hidden_size * element_bytes(setting.workload)
+    sent = shape.tokens / plans.tp * layer.experts.experts_per_token * token
+    shared = shape.routed * token
+    within = network.all_gather(shared, links.expert_tp) + network.reduce_scatter(shared, links.expert_tp)
+    return 2 * network.all_to_all(sent, links.ep) + within
+
+
+def _zero3(setting: Setting, layer: Layer, plans: Plan, links: Links) -> tuple[Seconds, Seconds]:
+    """Gather of one layer's weights, and reduction of its gradients over shard groups and their replicas."""
+    sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
+    hidden, network = setting.model.hidden_size, setting.network
+    dense = layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
+    experts = layer.expert_parameters(hidden) / (plans.ep * plans.expert_tp)
+    weight, trained = gathered_weight_bytes(setting.workload), setting.workload.method == "full"
+    gather_dense = network.all_gather(dense * weight, links.dp_shard)
+    gather = gather_dense + network.all_gather(experts * weight, links.expert_shard)
+    reduce = gradient_reduction(setting, plans, links, dense * trained, experts * trained)
+    return np.where(sharded, gather, 0.0), np.where(sharded, reduce, 0.0)
+
+
+def gathered_weight_bytes(workload: Workload) -> Bytes:
+    """Bytes per parameter that a gather moves."""
+    return quantized_bytes() if workload.method == "qlora" else element_bytes(workload)
+
+
+def gradient_reduction(setting: Setting, plans: Plan, links: Links, dense: Count, experts: Count) -> Seconds:
+    """Reduce-scatter over the shard group, then all-reduce of each shard over its replicas."""
+    network, each = setting.network, setting.stack.reduce_bytes
+    return (
+        network.reduce_scatter(dense * each, links.dp_shard)
+        + network.all_reduce(held_bytes(dense, each, plans.shard_group), links.dp_replicate)
+        + network.reduce_scatter(experts * each, links.expert_shard)
+        + network.all_reduce(held_bytes(experts, each, plans.expert_shard_group), links.expert_replicate)
+    )

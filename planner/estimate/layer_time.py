@@ -1,0 +1,194 @@
+"""Compute time of one layer and micro-batch on one rank, by kind of kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from planner.cost import kernels as cost
+from planner.cost.states import quantized_bytes
+from planner.estimate.factor import distinct
+from planner.estimate.kernels import Kernels
+from planner.estimate.setting import Setting
+from planner.estimate.shapes import KEYS, Shapes, attention_widths, shapes
+from planner.quantities import Bytes, Count, Scalar, Seconds
+from planner.spec.model import Layer, Model
+from planner.spec.plan import ContextKind, Plan, Recompute
+from planner.spec.stack import Stack
+from planner.spec.workload import Workload
+
+EAGER_FACTOR = 2.3
+"""Memory traffic of uncompiled element-wise operators over fully fused ones (fitted 2.2 to 2.5 on eager stacks)."""
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """Seconds of shape (kinds, rows); no communication. `recompute` is what backward computes again."""
+
+    matmul: Seconds
+    """Matrix products, forward."""
+    input_gradient: Seconds
+    weight_gradient: Seconds
+    attention: Seconds
+    attention_backward: Seconds
+    elementwise: Seconds
+    elementwise_backward: Seconds
+    recompute: Seconds
+
+    @property
+    def forward(self) -> Seconds:
+        """Forward of one layer."""
+        return self.matmul + self.attention + self.elementwise
+
+    @property
+    def backward(self) -> Seconds:
+        """Backward of one layer, without recomputation."""
+        return self.input_gradient + self.weight_gradient + self.attention_backward + self.elementwise_backward
+
+
+@dataclass(frozen=True)
+class Product:
+    """`count` equal matrix products of a layer on one rank: tokens x inputs times inputs x outputs."""
+
+    tokens: Count
+    inputs: Count
+    outputs: Count
+    count: Count = 1
+
+
+def layer_time(setting: Setting, plans: Plan) -> LayerTime:
+    """Times of every kind of layer under plan columns, each distinct shape evaluated once."""
+    combinations, index = distinct(plans, (*KEYS, "recompute"))
+    parts = [_one_kind(setting, layer, combinations) for layer, _ in setting.model.layer_kinds]
+    full = len(combinations)
+    return LayerTime(
+        **{
+            field.name: np.stack([np.broadcast_to(getattr(part, field.name), full) for part in parts])[:, index]
+            for field in fields(LayerTime)
+        }
+    )
+
+
+def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
+    model, workload, kernels, stack = setting.model, setting.workload, setting.kernels, setting.stack
+    shape = shapes(layer, plans, workload)
+    products = layer_products(model, layer, plans, shape)
+    forward = [kernels.matmul(p.tokens, p.outputs, p.inputs, p.count) for p in products]
+    inputs = [kernels.matmul(p.tokens, p.inputs, p.outputs, p.count) for p in products]
+    weights = [kernels.matmul(p.outputs, p.inputs, p.tokens, p.count) for p in products]
+    attention, attention_backward = _attention(model, layer, plans, workload, kernels, shape)
+    elementwise = kernels.stream(_elementwise_traffic(model, layer, plans, shape) * _fusion(plans, stack))
+    dequantize = kernels.stream(_dequantize_traffic(model, layer, plans, workload))
+    time = LayerTime(
+        matmul=sum(forward, start=0.0),
+        input_gradient=sum(inputs, start=0.0),
+        weight_gradient=sum(weights, start=0.0) * (workload.method == "full"),
+        attention=attention,
+        attention_backward=attention_backward,
+        elementwise=elementwise + dequantize,
+        elementwise_backward=elementwise * cost.ELEMENTWISE_BACKWARD + dequantize,
+        recompute=0.0,
+    )
+    return _with_recompute(time, plans, stack, skipped=forward[-1], operators=_every_second(layer, forward))
+
+
+def layer_products(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> list[Product]:
+    """Matrix products of a layer in the order of the data flow; the last is the down projection.
+
+    Column-parallel products divide their outputs by tp, row-parallel ones their inputs (Shoeybi et al. 2019,
+    arXiv 1909.08053); latent attention's down projections are computed by every tensor rank.
+    """
+    h, tokens, products = model.hidden_size, shape.tokens, _attention_products(model, layer, plans, shape)
+    if layer.experts:
+        expert, each = layer.experts.expert, shape.routed / shape.local_experts
+        width = expert.intermediate_size / plans.expert_tp
+        products.append(Product(tokens / shape.split, h, layer.experts.num_experts))
+        products.append(Product(each, h, width * (1 + expert.gated), shape.local_experts))
+        products.append(Product(each, width, h, shape.local_experts))
+    if layer.mlp:
+        width = layer.mlp.intermediate_size / plans.tp
+        products.append(Product(tokens, h, width * (1 + layer.mlp.gated)))
+        products.append(Product(tokens, width, h))
+    return products
+
+
+def _attention_products(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> list[Product]:
+    h, tokens, latent = model.hidden_size, shape.tokens, layer.attention.latent
+    blocks = 2 if layer.cross_attention else 1
+    ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
+    query, kv, out = attention_widths(layer.attention, shape, ulysses)
+    if latent is None:
+        return [Product(tokens, h, query + kv, blocks), Product(tokens, out, h, blocks)]
+    rank, heads = latent.q_lora_rank, shape.heads * ulysses
+    queries = [Product(tokens, h, rank), Product(tokens, rank, query)] if rank else [Product(tokens, h, query)]
+    return [
+        *queries,
+        Product(tokens, h, latent.kv_lora_rank + latent.qk_rope_head_dim),
+        Product(tokens, latent.kv_lora_rank, heads * (latent.qk_nope_head_dim + latent.v_head_dim)),
+        Product(tokens, out, h),
+    ]
+
+
+def _attention(
+    model: Model, layer: Layer, plans: Plan, workload: Workload, kernels: Kernels, shape: Shapes
+) -> tuple[Seconds, Seconds]:
+    attention = layer.attention
+    forward, backward = kernels.attention(
+        plans.micro_batch_size,
+        shape.queries,
+        workload.seq_len,
+        shape.heads,
+        (attention.head_dim, attention.value_head_dim),
+        causal=model.causal,
+        window=attention.sliding_window,
+    )
+    blocks = 2 if layer.cross_attention else 1
+    return blocks * forward, blocks * backward
+
+
+def _elementwise_traffic(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> Bytes:
+    """Memory traffic of norms, residuals, rotation, non-linearity and routing, forward, fully fused."""
+    outside = shape.tokens / shape.split
+    traffic = 2 * cost.norm_traffic(outside, model.hidden_size) + 2 * cost.residual_traffic(outside, model.hidden_size)
+    rotated = (shape.heads + shape.key_value_heads) * layer.attention.head_dim
+    traffic = traffic + cost.rotary_traffic(shape.tokens, rotated)
+    if layer.mlp:
+        traffic = traffic + cost.activation_traffic(
+            shape.tokens, layer.mlp.intermediate_size / plans.tp, layer.mlp.gated
+        )
+    if layer.experts:
+        expert = layer.experts.expert
+        traffic = traffic + cost.activation_traffic(
+            shape.routed, expert.intermediate_size / plans.expert_tp, expert.gated
+        )
+        traffic = traffic + cost.routing_traffic(
+            shape.tokens / plans.tp, model.hidden_size, layer.experts.experts_per_token
+        )
+    return traffic
+
+
+def _fusion(plans: Plan, stack: Stack) -> Scalar:
+    return np.where(np.asarray(plans.compiled) > 0, stack.elementwise_factor, EAGER_FACTOR)
+
+
+def _dequantize_traffic(model: Model, layer: Layer, plans: Plan, workload: Workload) -> Bytes:
+    """QLoRA unpacks each weight before each use: quantized read, 16 bits written and read."""
+    quantized = workload.method == "qlora"
+    return quantized * layer.dense_parameters(model.hidden_size) / plans.tp * (quantized_bytes() + 4.0)
+
+
+def _every_second(layer: Layer, forward: list[Seconds]) -> Seconds:
+    """Products that operator-wise recomputation runs again: output projection and half of a gated up projection."""
+    attention_products = len(forward) - (2 if layer.mlp else 0) - (3 if layer.experts else 0)
+    gated_up = forward[-2] * 0.5 if layer.mlp and layer.mlp.gated else 0.0
+    return forward[attention_products - 1] + gated_up
+
+
+def _with_recompute(time: LayerTime, plans: Plan, stack: Stack, *, skipped: Seconds, operators: Seconds) -> LayerTime:
+    """Add what the plan's recomputation costs in backward."""
+    full = time.forward - stack.early_stop * skipped
+    selective = np.where(stack.selective_operators > 0, operators + time.elementwise, time.attention)
+    mode = np.asarray(plans.recompute)
+    again = np.select([mode == Recompute.FULL, mode == Recompute.SELECTIVE], [full, selective], 0.0)
+    return replace(time, recompute=again)

@@ -1,0 +1,81 @@
+"""From one micro-batch per rank to all micro-batches of a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import pipeline as cost
+from planner.estimate.activations import element_bytes
+from planner.estimate.setting import Setting
+from planner.estimate.shapes import rank_tokens, sequence_split
+from planner.estimate.stage_time import MicroBatchTime
+from planner.estimate.stages import Stages
+from planner.quantities import Column, Seconds
+from planner.spec.plan import Plan, Schedule
+from planner.topology.links import Links
+
+
+@dataclass(frozen=True)
+class PipelineTime:
+    """Seconds of shape (rows,) for all micro-batches; `role` is the slowest rank's."""
+
+    role: Column
+    bubble: Seconds
+    sends: Seconds
+
+
+def pipeline_time(
+    setting: Setting, plans: Plan, links: Links, stage: Stages, micro_batch: MicroBatchTime, layer: MicroBatchTime
+) -> PipelineTime:
+    """Filling, draining and waiting beyond the slowest rank's own work, and the sends on the critical path."""
+    m, v = plans.num_microbatches, plans.virtual_stages
+    total = micro_batch.total
+    role = total.argmax(axis=0)
+    slowest = total.max(axis=0)
+    head = (micro_batch.head * stage.has_head).max(axis=0)
+    others = np.einsum("k,kn->n", stage.total, layer.total) + head - slowest
+    schedule = np.asarray(plans.schedule)
+    busy = m * slowest
+    bubble = np.select(
+        [schedule == kind for kind in (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZB_H1)],
+        [
+            cost.gpipe_time(m, slowest=slowest, others=others) - busy,
+            cost.one_f_one_b_time(m, slowest=slowest, others=others) - busy,
+            cost.interleaved_time(m, slowest=slowest, others=others, virtual_stages=v) - busy,
+            _zb_h1(plans, micro_batch, role) - busy,
+        ],
+        0.0,
+    )
+    return PipelineTime(role, bubble, _sends(setting, plans, links))
+
+
+def _zb_h1(plans: Plan, micro_batch: MicroBatchTime, role: Column) -> Seconds:
+    """ZB-H1 with every stage as slow as the slowest: an upper bound for unequal stages."""
+    row = np.arange(len(plans))
+    total, forward, weight = (
+        part[role, row] for part in (micro_batch.total, micro_batch.forward, micro_batch.weight_gradient)
+    )
+    return cost.zb_h1_time(
+        plans.num_microbatches,
+        plans.pp,
+        forward=forward,
+        backward_input=total - forward - weight,
+        backward_weight=weight,
+    )
+
+
+def _sends(setting: Setting, plans: Plan, links: Links) -> Seconds:
+    """What sending activations and their gradients between stages adds, by schedule."""
+    boundary = rank_tokens(plans, setting.workload) * setting.model.hidden_size * element_bytes(setting.workload)
+    send = setting.network.send(boundary / sequence_split(plans), links.pp)
+    schedule = np.asarray(plans.schedule)
+    fill_and_drain = cost.interleaved_send_exposed(plans.pp, 1, send=send)
+    one_f_one_b = cost.one_f_one_b_send_exposed(plans.num_microbatches, plans.pp, send=send)
+    interleaved = cost.interleaved_send_exposed(plans.pp, plans.virtual_stages, send=send)
+    return np.select(
+        [schedule == Schedule.GPIPE, schedule == Schedule.INTERLEAVED, schedule == Schedule.NONE],
+        [fill_and_drain, interleaved, 0.0 * one_f_one_b],
+        one_f_one_b,
+    )

@@ -1,0 +1,123 @@
+"""Time of one micro-batch on one pipeline rank: its layers with what of their communication is not hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from planner.cost.kernels import host_time, loss_traffic
+from planner.cost.overlap import exposed_time
+from planner.estimate.activations import element_bytes
+from planner.estimate.layer_communication import LayerCommunication
+from planner.estimate.layer_time import LayerTime
+from planner.estimate.setting import Setting
+from planner.estimate.shapes import rank_tokens
+from planner.estimate.stages import Stages
+from planner.quantities import Scalar, Seconds
+from planner.spec.plan import Plan, Recompute, Sharding
+from planner.topology.links import Links
+
+
+@dataclass(frozen=True)
+class MicroBatchTime:
+    """Seconds of one micro-batch: of one layer, shape (kinds, rows), or of a rank's stage, shape (roles, rows).
+
+    `forward` and `weight_gradient` are parts of the total, for schedules that split it.
+    """
+
+    matmul: Seconds
+    attention: Seconds
+    elementwise: Seconds
+    head: Seconds
+    recompute: Seconds
+    tp_exposed: Seconds
+    cp_exposed: Seconds
+    ep_exposed: Seconds
+    dp_exposed: Seconds
+    host: Seconds
+    forward: Seconds
+    weight_gradient: Seconds
+
+    TERMS = (
+        "matmul", "attention", "elementwise", "head", "recompute",
+        "tp_exposed", "cp_exposed", "ep_exposed", "dp_exposed", "host",
+    )  # fmt: skip
+
+    @property
+    def total(self) -> Seconds:
+        """Forward and backward."""
+        return sum((getattr(self, name) for name in self.TERMS), start=0.0)
+
+
+def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: LayerCommunication) -> MicroBatchTime:
+    """One layer: compute, communication that compute does not hide, and the host where it is slower than both.
+
+    Tensor parallelism waits for its collectives unless async_tp runs them beside the matrix products; the ring of
+    context parallelism runs beside attention, ZeRO-3 beside the whole layer.
+    """
+    penalty = setting.profile.overlap_penalty
+    passes = 2 + (np.asarray(plans.recompute) == Recompute.FULL)
+    ring_backward = exposed_time(compute.attention_backward, 2 * wire.ring, penalty=penalty)
+    ring_forward = exposed_time(compute.attention, wire.ring, penalty=penalty)
+    tp_forward = _tp_exposed(plans, compute.matmul, wire.tp, penalty)
+    regather = exposed_time(compute.input_gradient, wire.regather, penalty=penalty)
+    forward = compute.forward + tp_forward + ring_forward + wire.ulysses + wire.ep
+    tp = passes * tp_forward + regather
+    cp = (passes - 1) * ring_forward + ring_backward + passes * wire.ulysses
+    ep = passes * wire.ep
+    both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
+    dp_forward, dp_backward = _zero3_exposed(plans, forward, both - forward, wire, penalty)
+    launches = host_time(setting.stack.kernels_per_layer, setting.profile.launch_time)
+    host = np.maximum(launches - forward - dp_forward, 0) + np.maximum(2 * launches - (both - forward) - dp_backward, 0)
+    return MicroBatchTime(
+        matmul=compute.matmul + compute.input_gradient + compute.weight_gradient,
+        attention=compute.attention + compute.attention_backward,
+        elementwise=compute.elementwise + compute.elementwise_backward,
+        head=0.0,
+        recompute=compute.recompute,
+        tp_exposed=tp,
+        cp_exposed=cp,
+        ep_exposed=ep,
+        dp_exposed=dp_forward + dp_backward,
+        host=host,
+        forward=forward + dp_forward,
+        weight_gradient=compute.weight_gradient,
+    )
+
+
+def _tp_exposed(plans: Plan, matmul: Seconds, tp: Seconds, penalty: Scalar) -> Seconds:
+    return np.where(np.asarray(plans.async_tp) > 0, exposed_time(matmul, tp, penalty=penalty), tp)
+
+
+def _zero3_exposed(
+    plans: Plan, forward: Seconds, backward: Seconds, wire: LayerCommunication, penalty: Scalar
+) -> tuple[Seconds, Seconds]:
+    """Gathers and reductions of each micro-batch; a pipeline that keeps its weights has them once per step instead."""
+    keep = np.asarray(plans.sharding) == Sharding.ZERO3_KEEP
+    each = ~keep | (np.asarray(plans.pp) == 1)
+    in_backward = np.where(keep, 0.0, wire.gather) + wire.reduce
+    return (
+        each * exposed_time(forward, wire.gather, penalty=penalty),
+        each * exposed_time(backward, in_backward, penalty=penalty),
+    )
+
+
+def stage_micro_batch(layer: MicroBatchTime, stage: Stages, head: Seconds) -> MicroBatchTime:
+    """Layers of each role summed, and the head on the last; shape (roles, rows)."""
+    summed = {
+        field.name: np.einsum("krn,kn->rn", stage.layers, getattr(layer, field.name))
+        for field in fields(layer)
+        if field.name != "head"
+    }
+    return MicroBatchTime(**summed, head=stage.has_head * head)
+
+
+def head_time(setting: Setting, plans: Plan, links: Links) -> Seconds:
+    """Output projection and loss of one micro-batch, forward and backward, with their tensor-parallel collectives."""
+    model, workload, kernels = setting.model, setting.workload, setting.kernels.half
+    tokens, width, h = rank_tokens(plans, workload), model.vocab_size / plans.tp, model.hidden_size
+    products = kernels.matmul(tokens, width, h) + kernels.matmul(tokens, h, width)
+    trained = kernels.matmul(width, h, tokens) * (workload.method == "full")
+    loss = kernels.stream(loss_traffic(tokens, width, bytes_per_logit=setting.stack.logit_traffic_bytes))
+    return products + trained + loss + setting.network.all_reduce(tokens * h * element_bytes(workload), links.tp)
