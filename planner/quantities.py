@@ -7,7 +7,7 @@ are integers. At the edges (data files, flags) a figure carries its unit, which 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from planner.errors import SpecError
 
 Column = NDArray[Any]
-Number = float | Column
+if TYPE_CHECKING:
+    Number = Any
+else:
+    Number = float | Column
+"""A scalar or a column. To the type checker anything: a union would need a cast at every broadcast, and units are
+checked by a test instead (see `unit_power`)."""
 
 Scalar = Annotated[Number, "1"]
 """A pure number: an efficiency, a share, a factor."""

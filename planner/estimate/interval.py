@@ -60,7 +60,7 @@ def verdict(peak: Bytes, usable: Bytes) -> Column:
 
 def p_fits(peak: float, usable: Bytes, profile: Profile) -> float:
     """Chance that the measured peak stays within usable memory."""
-    return _normal(float(np.log(usable / peak)) / profile.memory_error)
+    return _normal(np.log(usable / peak) / profile.memory_error)
 
 
 def p_faster(step_time: float, other: float, profile: Profile) -> float:
@@ -68,7 +68,7 @@ def p_faster(step_time: float, other: float, profile: Profile) -> float:
 
     Each plan's own error is normal in the logarithm with the profile's `plan_error`; the difference has sqrt(2) of it.
     """
-    return _normal(float(np.log(other / step_time)) / (sqrt(2) * profile.plan_error))
+    return _normal(np.log(other / step_time) / (sqrt(2) * profile.plan_error))
 
 
 def tie(step_time: float, other: float, profile: Profile) -> bool:
@@ -77,5 +77,6 @@ def tie(step_time: float, other: float, profile: Profile) -> bool:
     return max(chance, 1 - chance) < TIE
 
 
-def _normal(deviations: float) -> float:
-    return 0.5 * (1 + erf(deviations / sqrt(2)))
+def _normal(deviations: Number) -> float:
+    """Share of a normal distribution below so many standard deviations."""
+    return 0.5 * (1 + erf(float(deviations) / sqrt(2)))
