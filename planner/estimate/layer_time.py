@@ -9,7 +9,6 @@ import numpy as np
 from planner.cost import kernels as cost
 from planner.cost.states import quantized_bytes
 from planner.estimate.factor import distinct
-from planner.estimate.kernels import Kernels
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import KEYS, Shapes, attention_widths, shapes
 from planner.quantities import Bytes, Count, Scalar, Seconds
@@ -77,7 +76,7 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
     forward = [kernels.matmul(p.tokens, p.outputs, p.inputs, p.count) for p in products]
     inputs = [kernels.matmul(p.tokens, p.inputs, p.outputs, p.count) for p in products]
     weights = [kernels.matmul(p.outputs, p.inputs, p.tokens, p.count) for p in products]
-    attention, attention_backward = _attention(model, layer, plans, workload, kernels, shape)
+    attention, attention_backward = _attention(setting, layer, plans, shape)
     elementwise = kernels.stream(_elementwise_traffic(model, layer, plans, shape) * _fusion(plans, stack))
     dequantize = kernels.stream(_dequantize_traffic(model, layer, plans, workload))
     time = LayerTime(
@@ -130,17 +129,15 @@ def _attention_products(model: Model, layer: Layer, plans: Plan, shape: Shapes) 
     ]
 
 
-def _attention(
-    model: Model, layer: Layer, plans: Plan, workload: Workload, kernels: Kernels, shape: Shapes
-) -> tuple[Seconds, Seconds]:
+def _attention(setting: Setting, layer: Layer, plans: Plan, shape: Shapes) -> tuple[Seconds, Seconds]:
     attention = layer.attention
-    forward, backward = kernels.attention(
+    forward, backward = setting.kernels.attention(
         plans.micro_batch_size,
         shape.queries,
-        workload.seq_len,
+        setting.workload.seq_len,
         shape.heads,
         (attention.head_dim, attention.value_head_dim),
-        causal=model.causal,
+        causal=setting.model.causal,
         window=attention.sliding_window,
     )
     blocks = 2 if layer.cross_attention else 1

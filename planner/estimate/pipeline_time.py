@@ -27,7 +27,7 @@ class PipelineTime:
 
 
 def pipeline_time(
-    setting: Setting, plans: Plan, links: Links, stage: Stages, micro_batch: MicroBatchTime, layer: MicroBatchTime
+    setting: Setting, plans: Plan, links: Links, stage: Stages, *, micro_batch: MicroBatchTime, layer: MicroBatchTime
 ) -> PipelineTime:
     """Filling, draining and waiting beyond the slowest rank's own work, and the sends on the critical path."""
     m, v = plans.num_microbatches, plans.virtual_stages
@@ -37,18 +37,15 @@ def pipeline_time(
     head = (micro_batch.head * stage.has_head).max(axis=0)
     others = np.einsum("k,kn->n", stage.total, layer.total) + head - slowest
     schedule = np.asarray(plans.schedule)
+    by_schedule = {
+        Schedule.GPIPE: cost.gpipe_time(m, slowest=slowest, others=others),
+        Schedule.ONE_F_ONE_B: cost.one_f_one_b_time(m, slowest=slowest, others=others),
+        Schedule.INTERLEAVED: cost.interleaved_time(m, slowest=slowest, others=others, virtual_stages=v),
+        Schedule.ZB_H1: _zb_h1(plans, micro_batch, role),
+    }
     busy = m * slowest
-    bubble = np.select(
-        [schedule == kind for kind in (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZB_H1)],
-        [
-            cost.gpipe_time(m, slowest=slowest, others=others) - busy,
-            cost.one_f_one_b_time(m, slowest=slowest, others=others) - busy,
-            cost.interleaved_time(m, slowest=slowest, others=others, virtual_stages=v) - busy,
-            _zb_h1(plans, micro_batch, role) - busy,
-        ],
-        0.0,
-    )
-    return PipelineTime(role, bubble, _sends(setting, plans, links))
+    makespan = np.select([schedule == kind for kind in by_schedule], list(by_schedule.values()), busy)
+    return PipelineTime(role, makespan - busy, _sends(setting, plans, links))
 
 
 def _zb_h1(plans: Plan, micro_batch: MicroBatchTime, role: Column) -> Seconds:
@@ -71,11 +68,10 @@ def _sends(setting: Setting, plans: Plan, links: Links) -> Seconds:
     boundary = rank_tokens(plans, setting.workload) * setting.model.hidden_size * element_bytes(setting.workload)
     send = setting.network.send(boundary / sequence_split(plans), links.pp)
     schedule = np.asarray(plans.schedule)
-    fill_and_drain = cost.interleaved_send_exposed(plans.pp, 1, send=send)
-    one_f_one_b = cost.one_f_one_b_send_exposed(plans.num_microbatches, plans.pp, send=send)
-    interleaved = cost.interleaved_send_exposed(plans.pp, plans.virtual_stages, send=send)
-    return np.select(
-        [schedule == Schedule.GPIPE, schedule == Schedule.INTERLEAVED, schedule == Schedule.NONE],
-        [fill_and_drain, interleaved, 0.0 * one_f_one_b],
-        one_f_one_b,
-    )
+    by_schedule = {
+        Schedule.GPIPE: cost.gpipe_send_exposed(plans.pp, send=send),
+        Schedule.ONE_F_ONE_B: cost.one_f_one_b_send_exposed(plans.num_microbatches, plans.pp, send=send),
+        Schedule.INTERLEAVED: cost.interleaved_send_exposed(plans.pp, plans.virtual_stages, send=send),
+        Schedule.ZB_H1: cost.zb_h1_send_exposed(plans.num_microbatches, plans.pp, send=send),
+    }
+    return np.select([schedule == kind for kind in by_schedule], list(by_schedule.values()), 0.0)

@@ -14,7 +14,7 @@ from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import rank_tokens
 from planner.estimate.stages import Stages
-from planner.quantities import Column, Scalar, Seconds
+from planner.quantities import Scalar, Seconds
 from planner.spec.plan import Plan, Recompute, Sharding
 from planner.topology.links import Links
 
@@ -45,9 +45,9 @@ class MicroBatchTime:
     )  # fmt: skip
 
     @property
-    def total(self) -> Column:
+    def total(self) -> Seconds:
         """Forward and backward."""
-        return np.sum([np.asarray(getattr(self, name)) for name in self.TERMS], axis=0)
+        return sum((getattr(self, name) for name in self.TERMS), start=0.0)
 
 
 def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: LayerCommunication) -> MicroBatchTime:

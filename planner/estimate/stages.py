@@ -34,7 +34,7 @@ def stages(model: Model, plans: Plan) -> Stages:
     """Layers of each role for plan columns of n rows."""
     combinations, index = distinct(plans, ("pp", "virtual_stages", "first_stage_layers", "last_stage_layers"))
     weights = tuple(layer.parameters(model.hidden_size) for layer, _ in model.layer_kinds)
-    table = np.stack([_role_layers(model.layer_pattern, weights, *_split_key(plan)) for plan in combinations])
+    table = np.stack([_role_layers(model.layer_pattern, weights, _split(plan)) for plan in combinations])
     pp = np.asarray(plans.pp)
     rank = np.stack([np.zeros_like(pp), np.where(pp > 2, 1, 0), pp - 1])
     return Stages(
@@ -61,29 +61,37 @@ def layers_per_rank(num_layers: int, pp: int, first: int = 0, last: int = 0) -> 
     return [first, *(each + (i < longer) for i in range(pp - 2)), last]
 
 
-def _split_key(plan: Plan) -> tuple[int, int, int, int]:
-    return int(plan.pp), int(plan.virtual_stages), int(plan.first_stage_layers), int(plan.last_stage_layers)
+@dataclass(frozen=True)
+class _Split:
+    """How layers are dealt to pipeline ranks."""
+
+    pp: int
+    virtual_stages: int
+    first: int
+    last: int
+
+
+def _split(plan: Plan) -> _Split:
+    return _Split(int(plan.pp), int(plan.virtual_stages), int(plan.first_stage_layers), int(plan.last_stage_layers))
 
 
 @lru_cache(maxsize=4096)
-def _role_layers(
-    pattern: tuple[int, ...], weights: tuple[int, ...], pp: int, virtual_stages: int, first: int, last: int
-) -> Column:
+def _role_layers(pattern: tuple[int, ...], weights: tuple[int, ...], split: _Split) -> Column:
     """Layer counts of shape (kinds, roles) for one split; `weights` are the parameters of one layer of each kind."""
-    per_rank = _layers_by_rank(np.eye(len(weights))[list(pattern)], pp, virtual_stages, first, last)
-    middle = 1 + int(np.argmax(per_rank[1:-1] @ np.array(weights, dtype=float))) if pp > 2 else 0
-    chosen = {Role.FIRST: 0, Role.MIDDLE: middle, Role.LAST: pp - 1}
+    per_rank = _layers_by_rank(np.eye(len(weights))[list(pattern)], split)
+    middle = 1 + int(np.argmax(per_rank[1:-1] @ np.array(weights, dtype=float))) if split.pp > 2 else 0
+    chosen = {Role.FIRST: 0, Role.MIDDLE: middle, Role.LAST: split.pp - 1}
     return per_rank[[chosen[role] for role in Role]].T
 
 
-def _layers_by_rank(kinds: Column, pp: int, virtual_stages: int, first: int, last: int) -> Column:
+def _layers_by_rank(kinds: Column, split: _Split) -> Column:
     """Layer counts of shape (ranks, kinds): each rank's layers are dealt to it in `virtual_stages` chunks."""
-    counts = np.zeros((pp, kinds.shape[1]))
-    per_rank = layers_per_rank(len(kinds), pp, first, last)
+    counts = np.zeros((split.pp, kinds.shape[1]))
+    per_rank = layers_per_rank(len(kinds), split.pp, split.first, split.last)
     start = 0
-    for chunk in range(virtual_stages):
+    for chunk in range(split.virtual_stages):
         for rank, layers in enumerate(per_rank):
-            size = _chunk_size(layers, chunk, virtual_stages, longest_last=rank == 0)
+            size = _chunk_size(layers, chunk, split.virtual_stages, longest_last=rank == 0)
             counts[rank] += kinds[start : start + size].sum(axis=0)
             start += size
     return counts

@@ -44,7 +44,7 @@ def _step_time(setting: Setting, plans: Plan, links: Links) -> StepTime:
     wire = layer_communication(setting, plans, links)
     layer = layer_micro_batch(setting, plans, layer_time(setting, plans), wire)
     by_role = stage_micro_batch(layer, stage, head_time(setting, plans, links))
-    pipeline = pipeline_time(setting, plans, links, stage, by_role, layer)
+    pipeline = pipeline_time(setting, plans, links, stage, micro_batch=by_role, layer=layer)
     role, row = pipeline.role, np.arange(len(plans))
     micro_batch = _of_role(by_role, role, row)
     dense, experts, root = _trainable(setting, plans, stage, role, row)
