@@ -28,8 +28,9 @@ class Fabric:
     """The network between nodes.
 
     `kind` is one of infiniband, roce, efa, slingshot, omnipath, ethernet (TCP), tcpx, none. `nic_bandwidth` is one
-    NIC's, one direction. `oversubscription` divides the leaf-to-spine capacity (1 = non-blocking);
-    `nodes_per_leaf` 0 means rail-optimised: NIC i of every node on leaf i.
+    NIC's, one direction; `nics_per_node` 0 means as many as the node has (`Cluster.with_fabric` fills it in).
+    `latency` is that of one step of a collective between nodes. `oversubscription` divides the leaf-to-spine capacity
+    (1 = non-blocking); `nodes_per_leaf` 0 means rail-optimised: NIC i of every node on leaf i.
     """
 
     name: str
@@ -104,11 +105,15 @@ class Pool:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Pools of nodes. Most have one pool; several pools make a mixed cluster or several sites."""
+    """Pools of nodes. Most have one pool; several pools make a mixed cluster or several sites.
+
+    `notes` say, for people, what reading the cluster assumed.
+    """
 
     name: str
     pools: tuple[Pool, ...]
     wan: Wan | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def node(self) -> Node:
@@ -131,6 +136,16 @@ class Cluster:
         return sum(pool.num_nodes * pool.node.gpus_per_node for pool in self.pools)
 
     def with_fabric(self, fabric: Fabric) -> Cluster:
-        """The same nodes joined by another network."""
-        pools = tuple(replace(pool, node=replace(pool.node, fabric=fabric)) for pool in self.pools)
-        return replace(self, pools=pools)
+        """The same nodes joined by another network; a fabric of 0 NICs per node gets as many as each node has."""
+        pools = tuple(replace(pool, node=_with_fabric(pool.node, fabric)) for pool in self.pools)
+        note = f"network {fabric.name}: {_nics_text(pools)}"
+        return replace(self, pools=pools, notes=(*self.notes, note))
+
+
+def _with_fabric(node: Node, fabric: Fabric) -> Node:
+    return replace(node, fabric=replace(fabric, nics_per_node=fabric.nics_per_node or node.fabric.nics_per_node))
+
+
+def _nics_text(pools: tuple[Pool, ...]) -> str:
+    counts = {pool.node.name: pool.node.fabric.nics_per_node for pool in pools}
+    return ", ".join(f"{count} {'NIC' if count == 1 else 'NICs'} per {name} node" for name, count in counts.items())
