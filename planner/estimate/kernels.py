@@ -52,17 +52,29 @@ class Kernels:
         return known[precision]
 
     def matmul(self, m: Count, n: Count, k: Count, count: Count = 1) -> Seconds:
-        """`count` equal matrix products C[m, n] = A[m, k] B[k, n]."""
-        table = self.profile.gemm.get(self.precision) or self.profile.gemm["bf16"]
-        operand = BYTES[self.precision]
+        """`count` equal matrix products C[m, n] = A[m, k] B[k, n], one kernel each."""
         one = cost.matmul_time(
             m, n, k,
             peak=self.peak(self.precision),
-            efficiency=table.at(m, n, k),
+            efficiency=self._gemm_table().at(m, n, k),
             memory_bandwidth=self.bandwidth,
-            element_bytes=operand,
+            element_bytes=BYTES[self.precision],
+            overhead=self.profile.kernel_overhead,
         )  # fmt: skip
         return count * one * self.profile.compute_scale
+
+    def grouped_matmul(self, m: Count, n: Count, k: Count, groups: Count, *, width: Count) -> Seconds:
+        """One kernel over the products of `groups` experts with m rows in all; `width` is an expert's inner size."""
+        share = self.profile.grouped_matmul.at(m / groups, width) if self.profile.grouped_matmul else 1.0
+        return self.profile.compute_scale * cost.grouped_matmul_time(
+            m, n, k, groups,
+            peak=self.peak(self.precision),
+            efficiency=self._gemm_table().at(m, n, k),
+            share=share,
+            memory_bandwidth=self.bandwidth,
+            element_bytes=BYTES[self.precision],
+            overhead=self.profile.kernel_overhead,
+        )  # fmt: skip
 
     def attention(self, batch: Count, queries: Count, keys: Count, heads: Count, dims: tuple[int, int],
                   *, causal: bool, window: int | None) -> tuple[Seconds, Seconds]:  # fmt: skip
@@ -79,18 +91,23 @@ class Kernels:
             return self._unfused(flops, batch * queries * keys * heads)
         efficiency = self._attention_table().at(max(dims), queries)
         peak = self.peak(HALF.get(self.precision, self.precision))
-        forward = flops / (peak * efficiency) * self.profile.compute_scale
-        return forward, forward * BACKWARD_ATTENTION / self.profile.attention_backward_efficiency
+        forward = flops / (peak * efficiency)
+        backward = forward * BACKWARD_ATTENTION / self.profile.attention_backward_efficiency
+        scale, overhead = self.profile.compute_scale, self.profile.attention_overhead
+        return scale * (forward + overhead), scale * (backward + overhead)
+
+    def _gemm_table(self) -> Table:
+        return self.profile.gemm.get(self.precision) or self.profile.gemm["bf16"]
 
     def _attention_table(self) -> Table:
         tables = self.profile.attention
         return tables.get(self.attention_backend) or next(iter(tables.values()))
 
     def _unfused(self, flops: Count, scores: Count) -> tuple[Seconds, Seconds]:
-        table = self.profile.gemm.get(self.half.precision) or self.profile.gemm["bf16"]
+        half = self.half
         shared = {
-            "peak": self.peak(self.half.precision),
-            "efficiency": table.at(4096.0, 4096.0, 4096.0),
+            "peak": half.peak(half.precision),
+            "efficiency": half._gemm_table().at(4096.0, 4096.0, 4096.0),
             "memory_bandwidth": self.bandwidth,
         }
         forward = cost.unfused_attention_time(flops, scores, **shared)

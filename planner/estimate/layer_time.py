@@ -9,11 +9,12 @@ import numpy as np
 from planner.cost import kernels as cost
 from planner.cost.states import quantized_bytes
 from planner.estimate.factor import distinct
+from planner.estimate.products import layer_products
 from planner.estimate.setting import Setting
-from planner.estimate.shapes import KEYS, Shapes, attention_widths, shapes
-from planner.quantities import Bytes, Count, Scalar, Seconds
+from planner.estimate.shapes import KEYS, Shapes, shapes
+from planner.quantities import Bytes, Scalar, Seconds
 from planner.spec.model import Layer, Model
-from planner.spec.plan import ContextKind, Plan, Recompute
+from planner.spec.plan import Plan, Recompute
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -46,16 +47,6 @@ class LayerTime:
         return self.input_gradient + self.weight_gradient + self.attention_backward + self.elementwise_backward
 
 
-@dataclass(frozen=True)
-class Product:
-    """`count` equal matrix products of a layer on one rank: tokens x inputs times inputs x outputs."""
-
-    tokens: Count
-    inputs: Count
-    outputs: Count
-    count: Count = 1
-
-
 def layer_time(setting: Setting, plans: Plan) -> LayerTime:
     """Times of every kind of layer under plan columns, each distinct shape evaluated once."""
     combinations, index = distinct(plans, (*KEYS, "recompute"))
@@ -73,9 +64,9 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
     model, workload, kernels, stack = setting.model, setting.workload, setting.kernels, setting.stack
     shape = shapes(layer, plans, workload)
     products = layer_products(model, layer, plans, shape)
-    forward = [kernels.matmul(p.tokens, p.outputs, p.inputs, p.count) for p in products]
-    inputs = [kernels.matmul(p.tokens, p.inputs, p.outputs, p.count) for p in products]
-    weights = [kernels.matmul(p.outputs, p.inputs, p.tokens, p.count) for p in products]
+    forward, inputs, weights = (
+        list(times) for times in zip(*(product.times(kernels) for product in products), strict=True)
+    )
     attention, attention_backward = _attention(setting, layer, plans, shape)
     elementwise = kernels.stream(_elementwise_traffic(model, layer, plans, shape) * _fusion(plans, stack))
     dequantize = kernels.stream(_dequantize_traffic(model, layer, plans, workload))
@@ -90,43 +81,6 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
         recompute=0.0,
     )
     return _with_recompute(time, plans, stack, skipped=forward[-1], operators=_every_second(layer, forward))
-
-
-def layer_products(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> list[Product]:
-    """Matrix products of a layer in the order of the data flow; the last is the down projection.
-
-    Column-parallel products divide their outputs by tp, row-parallel ones their inputs (Shoeybi et al. 2019,
-    arXiv 1909.08053); latent attention's down projections are computed by every tensor rank.
-    """
-    h, tokens, products = model.hidden_size, shape.tokens, _attention_products(model, layer, plans, shape)
-    if layer.experts:
-        expert, each = layer.experts.expert, shape.routed / shape.local_experts
-        width = expert.intermediate_size / plans.expert_tp
-        products.append(Product(tokens / shape.split, h, layer.experts.num_experts))
-        products.append(Product(each, h, width * (1 + expert.gated), shape.local_experts))
-        products.append(Product(each, width, h, shape.local_experts))
-    if layer.mlp:
-        width = layer.mlp.intermediate_size / plans.tp
-        products.append(Product(tokens, h, width * (1 + layer.mlp.gated)))
-        products.append(Product(tokens, width, h))
-    return products
-
-
-def _attention_products(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> list[Product]:
-    h, tokens, latent = model.hidden_size, shape.tokens, layer.attention.latent
-    blocks = 2 if layer.cross_attention else 1
-    ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
-    query, kv, out = attention_widths(layer.attention, shape, ulysses)
-    if latent is None:
-        return [Product(tokens, h, query + kv, blocks), Product(tokens, out, h, blocks)]
-    rank, heads = latent.q_lora_rank, shape.heads * ulysses
-    queries = [Product(tokens, h, rank), Product(tokens, rank, query)] if rank else [Product(tokens, h, query)]
-    return [
-        *queries,
-        Product(tokens, h, latent.kv_lora_rank + latent.qk_rope_head_dim),
-        Product(tokens, latent.kv_lora_rank, heads * (latent.qk_nope_head_dim + latent.v_head_dim)),
-        Product(tokens, out, h),
-    ]
 
 
 def _attention(setting: Setting, layer: Layer, plans: Plan, shape: Shapes) -> tuple[Seconds, Seconds]:
