@@ -1,0 +1,37 @@
+"""Plans that execute alike, and which of them stands for all.
+
+Most plans that would execute alike cannot be written twice, because the rules of legality give a field without
+effect one value only (one stage has no schedule, one rank no sequence parallelism). What remains is here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.quantities import Column
+from planner.search.figures import Figures
+from planner.search.layers import end_layers
+from planner.search.layout import first_alike
+from planner.spec.cluster import Cluster
+from planner.spec.plan import Plan, Schedule, Sharding
+
+
+def is_canonical(plans: Plan, cluster: Cluster, figures: Figures) -> Column:
+    """The mask of plans that stand for all that execute alike (and deal layers out as the search does)."""
+    first, last = end_layers(figures.num_layers, plans.pp)
+    dealt = (plans.first_stage_layers == first) & (plans.last_stage_layers == last)
+    ordered = first_alike(plans, cluster) == plans.rank_order
+    return dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, figures.schedules)
+
+
+def replicas_stand_together(plans: Plan) -> Column:
+    """Unsharded, data-parallel ranks are all replicas: `dp_shard` is no larger than the experts' groups need."""
+    inside = plans.ep * plans.expert_tp
+    needed = inside // np.gcd(inside, plans.cp * plans.tp)
+    return (np.asarray(plans.sharding) != Sharding.NONE) | (plans.dp_shard == needed)
+
+
+def not_gpipe_by_another_name(plans: Plan, schedules: tuple[int, ...]) -> Column:
+    """With one micro-batch GPipe is 1F1B, and goes by that name if 1F1B is among the schedules."""
+    by_name = (np.asarray(plans.schedule) != Schedule.GPIPE) | (Schedule.ONE_F_ONE_B not in schedules)
+    return by_name | (plans.num_microbatches > 1)

@@ -1,0 +1,249 @@
+"""Every distinct legal plan of a question, as columns.
+
+The table grows in two halves: the mesh (degrees, sharding, switches: which ranks do what) and the batch (micro-batch,
+schedule, recomputation: in which order). They meet only through pp, cp and the data-parallel degree, so each half
+stays small, and rules are applied to halves; their product is formed once, by index arithmetic.
+
+Legal but not searched, unless the user's fixed values leave nothing else, is what lies past `Bounds`; and, unless
+`cp` is fixed, context parallelism whose degree has a divisor g in common with the micro-batch: cp / g, with g times
+the data-parallel ranks and micro-batches of 1 / g, gives every rank as many tokens and shards with less exchange.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from planner.quantities import Column, divisors
+from planner.search import rules
+from planner.search.canonical import not_gpipe_by_another_name, replicas_stand_together
+from planner.search.figures import Figures
+from planner.search.fix import Fix, check_fix, sharding_kind
+from planner.search.grow import Sieve, cross
+from planner.search.layers import end_layers
+from planner.search.layout import distinct_orders
+from planner.spec.cluster import Cluster
+from planner.spec.codec import PLAN_KINDS, PLAN_SWITCHES
+from planner.spec.model import Model
+from planner.spec.plan import ContextKind, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.stack import Stack
+from planner.spec.workload import Workload
+
+CODES = (*PLAN_KINDS, *PLAN_SWITCHES)
+"""Fields held as int8."""
+BATCH_FIELDS = (
+    "micro_batch_size",
+    "num_microbatches",
+    "virtual_stages",
+    "first_stage_layers",
+    "last_stage_layers",
+    "schedule",
+    "recompute",
+)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far the search goes where legality alone would let it go on."""
+
+    tp_nodes: int = 2
+    """Tensor groups of at most so many nodes (or one link domain, if larger)."""
+    cp_tokens: int = 1024
+    """Context parallelism leaves each rank at least so many tokens of a sequence."""
+    micro_batch_tokens: int = 131072
+    """Micro-batches of at most so many tokens on a rank (torchtitan's 70B runs: 16 sequences of 8192); one sequence
+    is always searched."""
+    virtual_stages: int = 12
+    """Chunks a rank (Megatron-LM's 175B runs: 96 layers in 12 chunks on each of 8 stages)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Distinct, canonical, legal plans as compact columns; those that differ in rank order alone stand together.
+
+    `rejected` counts by reason what was not legal; a plan of which only some fields were chosen counts once.
+    """
+
+    plans: Plan
+    rejected: Mapping[str, int]
+    lowest_order: int = RankOrder.TP_CP_DP_PP
+    """The rank order with which each run of plans that differ in it alone begins."""
+
+    def __len__(self) -> int:
+        """Number of plans."""
+        return len(self.plans)
+
+    def chunks(self, size: int = 16384) -> Iterator[Plan]:
+        """The plans in order, `size` at a time, as `rows`."""
+        return (self.rows(slice(start, start + size)) for start in range(0, len(self), size))
+
+    def rows(self, index: slice | Column) -> Plan:
+        """Some of the plans, counts as int64, so that products of them do not overflow."""
+        return _converted(self.plans[index], np.int64)
+
+    def row(self, index: int) -> Plan:
+        """One plan, as Python numbers."""
+        return Plan(**{name: int(value) for name, value in self.plans[index].as_dict().items()})
+
+
+def enumerate_plans(
+    model: Model,
+    cluster: Cluster,
+    workload: Workload,
+    *,
+    stack: Stack,
+    fix: Fix | None = None,
+    bounds: Bounds | None = None,
+) -> Candidates:
+    """Every plan that is legal, within `bounds` and allowed by `fix`, each once.
+
+    Fields that the user does not fix take all values, except `offload` (none), `async_tp` (off) and `compiled` (on).
+    Raises SpecError when no value of a fixed field is possible, NoFeasiblePlan when nothing legal is left.
+    """
+    figures = Figures.of(model, cluster, workload, stack)
+    check_fix(fix or {}, figures)
+    sieve = Sieve(figures, fix or {}, Counter())
+    mesh = _meshes(sieve, bounds or Bounds())
+    orders = sieve.searched("rank_order", list(RankOrder))
+    batch = _batches(sieve, bounds or Bounds(), mesh)
+    plans = _product(mesh, batch, orders, distinct_orders(mesh, cluster, tuple(orders)))
+    return Candidates(plans, dict(sieve.rejected), int(orders.min()))
+
+
+def _meshes(sieve: Sieve, bounds: Bounds) -> Plan:
+    """Which ranks do what: all but the batch, the schedule, recomputation and the rank order."""
+    plans = _context_kinds(sieve, _degrees(sieve, bounds))
+    plans = _experts(sieve, _splits(plans))
+    plans = _shardings(sieve, plans)
+    plans = sieve.fixed(sieve.fixed(plans, "dp_shard"), "dp_replicate")
+    plans = _sequence_switches(sieve, plans)
+    plans = cross(plans, offload=sieve.asked("offload", list(Offload), Offload.NONE))
+    plans = sieve.legal(plans, rules.OFFLOAD)
+    return cross(plans, compiled=sieve.asked("compiled", [0, 1], 1))
+
+
+def _degrees(sieve: Sieve, bounds: Bounds) -> Plan:
+    """tp, pp, cp and the data-parallel degree (as dp_replicate) of all ranks."""
+    figures = sieve.figures
+    ranks = divisors(figures.world_size)
+    largest_tp = max(bounds.tp_nodes * figures.gpus_per_node, figures.domain_size)
+    largest_cp = max(1, figures.seq_len // bounds.cp_tokens)
+    tp = sieve.legal(Plan(tp=sieve.searched("tp", ranks, largest_tp)).columns(), rules.TENSOR).tp
+    pp = sieve.legal(Plan(pp=sieve.searched("pp", ranks)).columns(), rules.PIPELINE).pp
+    cp = sieve.legal(Plan(cp=sieve.searched("cp", ranks, largest_cp)).columns(), rules.CONTEXT).cp
+    plans = cross(cross(cross(Plan().columns(), tp=tp), pp=pp), cp=cp)
+    rest, remainder = np.divmod(figures.world_size, plans.world_size)
+    plans = sieve.possible(
+        replace(plans, dp_replicate=rest), remainder == 0, f"TP x PP x CP does not divide {figures.world_size} GPUs"
+    )
+    return sieve.legal(sieve.fixed(plans, "dp"), rules.RANKS)
+
+
+def _context_kinds(sieve: Sieve, plans: Plan) -> Plan:
+    plans = cross(plans, context_kind=sieve.figures.context_kinds)
+    plans = sieve.possible(
+        plans, (plans.context_kind == ContextKind.NONE) == (plans.cp == 1), f"{sieve.figures.stack.name} has no CP"
+    )
+    return sieve.legal(sieve.fixed(plans, "context_kind"), rules.CONTEXT_KIND)
+
+
+def _splits(plans: Plan) -> Plan:
+    """Every division of the data-parallel degree into shards and replicas."""
+    plans = cross(plans, dp_shard=divisors(int(np.lcm.reduce(plans.dp_replicate))))
+    plans = plans[plans.dp_replicate % plans.dp_shard == 0]
+    return replace(plans, dp_replicate=plans.dp_replicate // plans.dp_shard)
+
+
+def _experts(sieve: Sieve, plans: Plan) -> Plan:
+    figures = sieve.figures
+    plans = cross(plans, ep=sieve.searched("ep", divisors(figures.num_experts)))
+    plans = cross(plans, expert_tp=[0, 1] if figures.has_experts else [0])
+    plans = plans[(plans.expert_tp == 0) | (plans.tp > 1)]
+    plans = replace(plans, expert_tp=np.where(plans.expert_tp == 1, plans.tp, 1))
+    return sieve.legal(sieve.fixed(plans, "expert_tp"), rules.EXPERTS)
+
+
+def _shardings(sieve: Sieve, plans: Plan) -> Plan:
+    """What is sharded. Unsharded, all data-parallel ranks are replicas but for those that the experts need."""
+    plans = cross(plans, sharding=sieve.figures.shardings)
+    plans = sieve.fixed(sieve.fixed(plans, "sharding"), "sharding_kind", sharding_kind(plans))
+    grouped = (plans.sharding == Sharding.NONE) | (plans.shard_group > 1)
+    plans = sieve.possible(
+        plans, grouped & replicas_stand_together(plans), "sharding needs more than one rank of DP x CP"
+    )
+    return sieve.legal(plans, rules.SHARDING)
+
+
+def _sequence_switches(sieve: Sieve, plans: Plan) -> Plan:
+    plans = cross(plans, sequence_parallel=[0, 1])
+    plans = sieve.fixed(plans[(plans.sequence_parallel == 0) | (plans.tp > 1)], "sequence_parallel")
+    return sieve.legal(cross(plans, async_tp=sieve.asked("async_tp", [0, 1], 0)), rules.SEQUENCE)
+
+
+def _batches(sieve: Sieve, bounds: Bounds, mesh: Plan) -> Plan:
+    """Micro-batches, schedules and recomputation for each pp, cp and data-parallel degree (as dp_replicate)."""
+    figures = sieve.figures
+    pp, cp, dp = np.unique(np.stack([mesh.pp, mesh.cp, mesh.dp]), axis=1)
+    sizes = divisors(figures.global_batch_size)
+    plans = cross(Plan(pp=pp, cp=cp, dp_replicate=dp).columns(), micro_batch_size=sizes)
+    plans = sieve.fixed(plans[figures.global_batch_size % plans.global_batch_size == 0], "micro_batch_size")
+    tokens = plans.micro_batch_size * figures.seq_len // plans.cp
+    within = np.asarray((tokens <= bounds.micro_batch_tokens) | (plans.micro_batch_size == 1))
+    if "cp" not in sieve.fix:
+        within &= np.gcd(plans.micro_batch_size, plans.cp) == 1
+    plans = plans[within] if within.any() else plans
+    plans = replace(plans, num_microbatches=figures.global_batch_size // plans.global_batch_size)
+    plans = _schedules(sieve, bounds, sieve.fixed(plans, "num_microbatches"))
+    plans = cross(plans, recompute=sieve.searched("recompute", list(Recompute)))
+    first, last = end_layers(figures.num_layers, plans.pp)
+    return replace(plans, first_stage_layers=first, last_stage_layers=last)
+
+
+def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
+    """Schedules and chunks a rank. With one micro-batch GPipe and 1F1B are one schedule, here under 1F1B's name."""
+    layers = sieve.figures.num_layers
+    chunks = np.union1d(divisors(layers), divisors(layers + 2))
+    chunks = sieve.searched("virtual_stages", chunks, bounds.virtual_stages)
+    kinds = sieve.searched("schedule", sieve.figures.schedules)
+    options = [(k, v) for k in kinds for v in chunks if (v > 1) == (k == Schedule.INTERLEAVED)]
+    schedule, virtual_stages = np.array(options, dtype=np.int64).reshape(-1, 2).T
+    plans = cross(plans, schedule=schedule, virtual_stages=virtual_stages)
+    suits = ((plans.schedule == Schedule.NONE) == (plans.pp == 1)) & not_gpipe_by_another_name(plans, tuple(kinds))
+    plans = sieve.possible(plans, suits, "the schedule does not go with this PP and number of virtual stages")
+    return sieve.legal(plans, rules.SCHEDULE)
+
+
+def _product(mesh: Plan, batch: Plan, orders: Column, distinct: Column) -> Plan:
+    """Each mesh with each batch of its pp, cp and dp, in each of its distinct rank orders (mask of meshes x orders)."""
+    mesh_class, batch_class = _classes(mesh, batch)
+    starts = np.searchsorted(batch_class, mesh_class, side="left")
+    batches = np.searchsorted(batch_class, mesh_class, side="right") - starts
+    variants = distinct.sum(axis=1)
+    rows = np.repeat(np.arange(len(mesh), dtype=np.int32), batches * variants)
+    ends = np.cumsum(batches * variants)
+    position = np.arange(len(rows)) - (ends - batches * variants)[rows]
+    which_batch, variant = np.divmod(position, variants[rows])
+    ranked = np.argsort(~distinct, axis=1, kind="stable")
+    plans = _converted(mesh, np.int32)[rows]
+    chosen = _converted(batch, np.int32)[starts[rows] + which_batch]
+    taken = {name: getattr(chosen, name) for name in BATCH_FIELDS}
+    return replace(plans, **taken, rank_order=orders.astype(np.int8)[ranked[rows, variant]])
+
+
+def _classes(mesh: Plan, batch: Plan) -> tuple[Column, Column]:
+    """A number for each row of both that says its pp, cp and data-parallel degree; ascending in the batches."""
+    base = 1 + int(np.max(mesh.world_size))
+    of_mesh, of_batch = ((plans.pp * base + plans.cp) * base + plans.dp for plans in (mesh, batch))
+    return np.asarray(of_mesh), np.asarray(of_batch)
+
+
+def _converted(plans: Plan, dtype: type) -> Plan:
+    """Counts as `dtype`, codes as int8."""
+    changed = {f.name: np.asarray(getattr(plans, f.name)) for f in fields(plans)}
+    return replace(
+        plans,
+        **{name: value.astype(np.int8 if name in CODES else dtype, copy=False) for name, value in changed.items()},
+    )

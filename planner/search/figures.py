@@ -1,0 +1,102 @@
+"""The figures of model, cluster, workload and stack that decide which plans are legal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from math import gcd
+from typing import TypeVar
+
+from planner.spec.cluster import Cluster
+from planner.spec.model import Model, ModelKind
+from planner.spec.plan import ContextKind, Schedule, Sharding
+from planner.spec.stack import Stack
+from planner.spec.workload import Workload
+
+Kind = TypeVar("Kind", bound=IntEnum)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What every plan is judged against.
+
+    Dimensions that differ from layer to layer are tuples of the distinct values, ascending. `kv_heads` leaves out
+    latent attention, whose heads all have keys and values of their own. `num_experts` is the greatest number that
+    divides every layer's experts evenly (1 for a dense model).
+    """
+
+    world_size: int
+    gpus_per_node: int
+    domain_size: int
+    """Accelerators of one link domain: a node, or a rack of nodes on one switch."""
+    global_batch_size: int
+    seq_len: int
+    attention: str
+    method: str
+    num_layers: int
+    hidden_size: int
+    heads: tuple[int, ...]
+    kv_heads: tuple[int, ...]
+    intermediate_sizes: tuple[int, ...]
+    num_experts: int
+    expert_sizes: tuple[int, ...]
+    causal: bool
+    encoder_decoder: bool
+    stack: Stack
+
+    @classmethod
+    def of(cls, model: Model, cluster: Cluster, workload: Workload, stack: Stack) -> Figures:
+        """The question of one question."""
+        layers = [layer for layer, _ in model.layer_kinds]
+        attentions = [block for layer in layers for block in (layer.attention, layer.cross_attention) if block]
+        experts = [layer.experts for layer in layers if layer.experts]
+        node = cluster.node
+        return cls(
+            world_size=cluster.world_size,
+            gpus_per_node=node.gpus_per_node,
+            domain_size=node.gpus_per_node * node.domain_nodes,
+            global_batch_size=workload.global_batch_size,
+            seq_len=workload.seq_len,
+            attention=workload.attention,
+            method=workload.method,
+            num_layers=model.num_hidden_layers,
+            hidden_size=model.hidden_size,
+            heads=_distinct(a.num_attention_heads for a in attentions),
+            kv_heads=_distinct(a.num_key_value_heads for a in attentions if a.latent is None),
+            intermediate_sizes=_distinct(layer.mlp.intermediate_size for layer in layers if layer.mlp),
+            num_experts=gcd(*(e.num_experts for e in experts)) or 1,
+            expert_sizes=_distinct(e.expert.intermediate_size for e in experts),
+            causal=model.causal,
+            encoder_decoder=model.kind is ModelKind.ENCODER_DECODER,
+            stack=stack,
+        )
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether any layer is a mixture of experts."""
+        return bool(self.expert_sizes)
+
+    @property
+    def shardings(self) -> tuple[Sharding, ...]:
+        """What the stack can shard."""
+        return _named(Sharding, self.stack.shardings)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The pipeline schedules of the stack; one stage needs none."""
+        return _named(Schedule, ("none", *self.stack.schedules))
+
+    @property
+    def context_kinds(self) -> tuple[ContextKind, ...]:
+        """How the stack can divide the sequence; it need not."""
+        return _named(ContextKind, ("none", *self.stack.context_kinds))
+
+
+def _distinct(sizes: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted({size for size in sizes if size > 0}))
+
+
+def _named(kind: type[Kind], names: tuple[str, ...]) -> tuple[Kind, ...]:
+    """Members of an enumeration by lower-case name, in the enumeration's order."""
+    return tuple(member for member in kind if member.name.lower() in names)

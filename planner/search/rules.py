@@ -1,0 +1,157 @@
+"""The rules of legality: each condition with the field that it judges and its reason in words.
+
+No rules, because they always hold: the vocabulary, which every trainer pads to a multiple of `tp`; recomputation,
+which any layer allows; the layers of a stage, which `layers.end_layers` deals out for any number of stages up to
+that of the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from planner.quantities import Column
+from planner.search import conditions as where
+from planner.search.figures import Figures
+from planner.spec.plan import Plan
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`holds` is the mask of plans that obey; `axis` the plan's field (or `dp`) to change where it does not.
+
+    `words` is the reason, with names of plan fields and of the figures in braces. `alone` says that the
+    axis and the figures decide it, whatever the rest of the plan.
+    """
+
+    axis: str
+    holds: Callable[[Plan, Figures], bool | Column]
+    words: str
+    alone: bool = True
+
+
+TENSOR = (
+    Rule("tp", where.tp_divides_ranks, "{tp} does not divide {world_size} GPUs"),
+    Rule("tp", where.tp_divides_heads, "{tp} does not divide {heads} attention heads"),
+    Rule("tp", where.tp_suits_kv_heads, "{tp} is neither divisor nor multiple of {kv_heads} key-value heads"),
+    Rule("tp", where.tp_divides_hidden, "{tp} does not divide the hidden size {hidden_size}"),
+    Rule("tp", where.tp_divides_intermediate, "{tp} does not divide the intermediate size {intermediate_sizes}"),
+    Rule("tp", where.qlora_has_no_tp, "{tp} would cut QLoRA's 4-bit matrices"),
+)
+PIPELINE = (
+    Rule("pp", where.pp_divides_ranks, "{pp} does not divide {world_size} GPUs"),
+    Rule("pp", where.every_stage_has_a_layer, "{pp} makes more stages than the {num_layers} layers"),
+    Rule("pp", where.encoder_decoder_has_no_pp, "{pp}: an encoder-decoder model is not divided into stages"),
+    Rule("pp", where.qlora_has_no_pp, "{pp}: a QLoRA model is not divided into stages"),
+)
+CONTEXT = (
+    Rule("cp", where.cp_divides_ranks, "{cp} does not divide {world_size} GPUs"),
+    Rule("cp", where.cp_divides_sequence, "{cp} does not divide {seq_len} tokens"),
+    Rule("cp", where.encoder_decoder_has_no_cp, "{cp}: an encoder-decoder model's sequences are not divided"),
+)
+CONTEXT_KIND = (
+    Rule("context_kind", where.context_kind_in_stack, "{stack} has no {context_kind}"),
+    Rule("context_kind", where.context_kind_where_cp, "{context_kind} does not go with {cp}", alone=False),
+    Rule("context_kind", where.ring_has_fused_attention, "ring attention needs a fused kernel, not {attention}"),
+    Rule("cp", where.ring_balances_causal_mask, "ring {cp} needs two parts a rank of {seq_len} tokens", alone=False),
+    Rule(
+        "cp",
+        where.ulysses_divides_heads,
+        "Ulysses {cp} x {tp} does not divide {heads} attention heads and {kv_heads} key-value heads",
+        alone=False,
+    ),
+)
+EXPERTS = (
+    Rule("ep", where.ep_divides_experts, "{ep} does not divide {num_experts} experts"),
+    Rule("expert_tp", where.expert_tp_is_one_or_tp, "{expert_tp} is neither 1 nor the experts' {tp}", alone=False),
+    Rule("expert_tp", where.expert_tp_divides_expert, "{expert_tp} does not divide experts of {expert_sizes} columns"),
+    Rule(
+        "ep", where.experts_fit_their_ranks, "{ep} x {expert_tp} does not divide {dp_shard} x {cp} x {tp}", alone=False
+    ),
+)
+RANKS = (
+    Rule("dp", where.dp_divides_ranks, "{dp} does not divide {world_size} GPUs"),
+    Rule("dp_shard", where.dp_divides_ranks, "{dp_shard} does not divide {world_size} GPUs"),
+    Rule("dp_replicate", where.dp_divides_ranks, "{dp_replicate} does not divide {world_size} GPUs"),
+    Rule("dp", where.all_ranks_are_used, "{tp} x {pp} x {cp} x {dp} is not {world_size} GPUs", alone=False),
+    Rule("dp", where.dp_divides_batch, "{dp} does not divide the global batch of {global_batch_size} sequences"),
+)
+SHARDING = (
+    Rule("sharding", where.sharding_in_stack, "{stack} has no {sharding}"),
+    Rule("sharding", where.sharding_has_a_group, "{sharding} needs {dp_shard} x {cp} above 1", alone=False),
+    Rule(
+        "sharding", where.zero2_reduces_at_once, "ZeRO-2 cannot keep gradients over {pp}'s micro-batches", alone=False
+    ),
+    Rule("sharding", where.zero2_has_no_replicas, "ZeRO-2 has no hybrid form: not {dp_replicate}", alone=False),
+)
+SEQUENCE = (
+    Rule("sequence_parallel", where.sequence_parallel_in_stack, "{stack} has no sequence parallelism"),
+    Rule(
+        "sequence_parallel", where.sequence_parallel_has_a_group, "sequence parallelism needs {tp} above 1", alone=False
+    ),
+    Rule(
+        "sequence_parallel",
+        where.sequence_parallel_divides_sequence,
+        "sequence parallelism: {tp} does not divide {seq_len} tokens / {cp}",
+        alone=False,
+    ),
+    Rule(
+        "sequence_parallel",
+        where.whole_experts_need_sequence_parallel,
+        "{ep}, {expert_tp} with {tp} need sequence parallelism",
+        alone=False,
+    ),
+    Rule("async_tp", where.async_tp_needs_sequence_parallel, "async TP needs sequence parallelism", alone=False),
+)
+OFFLOAD = (
+    Rule("offload", where.offload_needs_one_owner, "{offload} needs sharded states, not {sharding}", alone=False),
+    Rule(
+        "offload",
+        where.offload_all_streams_layers,
+        "{offload} needs zero3 and one stage, not {sharding}, {pp}",
+        alone=False,
+    ),
+)
+BATCH = (
+    Rule(
+        "micro_batch_size",
+        where.micro_batch_divides_batch,
+        "{micro_batch_size} x {dp} does not divide the global batch of {global_batch_size} sequences",
+    ),
+    Rule(
+        "num_microbatches",
+        where.micro_batches_make_the_batch,
+        "{micro_batch_size} x {num_microbatches} x {dp} is not the global batch of {global_batch_size} sequences",
+        alone=False,
+    ),
+)
+SCHEDULE = (
+    Rule("schedule", where.schedule_in_stack, "{stack} has no {schedule}"),
+    Rule("schedule", where.schedule_where_stages, "{schedule} does not go with {pp}", alone=False),
+    Rule("virtual_stages", where.chunks_where_interleaved, "{schedule} does not go with {virtual_stages}", alone=False),
+    Rule(
+        "virtual_stages",
+        where.chunks_are_even,
+        "{pp} x {virtual_stages} do not divide {num_layers} layers",
+        alone=False,
+    ),
+    Rule(
+        "num_microbatches",
+        where.interleaving_fills_rounds,
+        "interleaving: {num_microbatches} is no multiple of {pp}",
+        alone=False,
+    ),
+)
+STAGES = (
+    Rule(
+        "first_stage_layers",
+        where.ends_leave_layers_for_the_rest,
+        "{first_stage_layers} and {last_stage_layers} of {num_layers} leave too few for {pp}",
+        alone=False,
+    ),
+)
+
+RULES: tuple[Rule, ...] = (
+    *(TENSOR + PIPELINE + CONTEXT + CONTEXT_KIND + EXPERTS + RANKS + SHARDING),
+    *(SEQUENCE + OFFLOAD + BATCH + SCHEDULE + STAGES),
+)
