@@ -32,8 +32,10 @@ class CollectiveFit:
 class Profile:
     """Measured efficiencies; `level` says how much was measured.
 
-    `gemm` maps a precision to the share of its dense peak by (m, n, k). `attention` maps a backend to the share of
-    the 16-bit peak that the forward kernel reaches on the FLOPs it computes, by (head_dim, seq_len). `collectives`
+    `gemm` maps a precision to the share of its dense peak by (m, n, k), once `kernel_overhead` is taken off the time.
+    `attention` maps a backend to the share of the 16-bit peak that the forward kernel reaches on the FLOPs it
+    computes, by (head_dim, seq_len), once `attention_overhead` is taken off. `grouped_matmul` is the share of a plain
+    product's rate that a grouped one (experts) reaches, by (tokens per expert, intermediate size). `collectives`
     maps (link or fabric kind, collective) to its fit; collectives are all_reduce, all_gather, reduce_scatter,
     all_to_all, send_recv.
     """
@@ -54,6 +56,11 @@ class Profile:
     """kappa: the share of the shorter of compute and communication that overlap does not hide."""
     launch_time: Seconds = 6e-6
     """Host time to launch one kernel."""
+    kernel_overhead: Seconds = 2e-6
+    """Fixed part of a matrix product's time on the device."""
+    attention_overhead: Seconds = 8e-6
+    """Fixed part of a fused attention kernel's time on the device."""
+    grouped_matmul: Table | None = None
     fixed_time: Seconds = 5e-3
     """Per step: clipping, logging, synchronisation."""
     error: Scalar = 0.25

@@ -1,0 +1,126 @@
+"""Reads and writes efficiency profiles as JSON (machine-written; times in seconds)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from planner.errors import FileFormatError
+from planner.spec.json_files import read_json, table_from_json, table_to_json, write_json
+from planner.spec.profile import LEVELS, CollectiveFit, Profile
+from planner.tables import Table
+
+SCHEMA_VERSION = 1
+GEMM_AXES = ("m", "n", "k")
+ATTENTION_AXES = ("head_dim", "seq_len")
+GROUPED_AXES = ("tokens_per_expert", "intermediate_size")
+TIMES = ("launch_time", "kernel_overhead", "attention_overhead", "fixed_time")
+FACTORS = ("compute_scale", "attention_backward_efficiency", "memory_efficiency")
+"""Numbers that something is multiplied or divided by: never zero."""
+NUMBERS = (*FACTORS, "overlap_penalty", "error", "plan_error", "memory_error")
+FIT_TIMES = ("start", "step_latency", "hop_latency")
+TEXTS = ("sources", "notes")
+
+
+def write_profile(profile: Profile, path: Path) -> None:
+    """Write a profile so that `read_profile` gives it back (shares to 4 digits); whole or not at all."""
+    tables: dict[str, Any] = {
+        "gemm": {name: table_to_json(table, GEMM_AXES) for name, table in profile.gemm.items()},
+        "attention": {name: table_to_json(table, ATTENTION_AXES) for name, table in profile.attention.items()},
+    }
+    if profile.grouped_matmul:
+        tables["grouped_matmul"] = table_to_json(profile.grouped_matmul, GROUPED_AXES)
+    head = {"schema_version": SCHEMA_VERSION} | {name: getattr(profile, name) for name in _HEAD}
+    numbers = {name: float(getattr(profile, name)) for name in NUMBERS}
+    times = {f"{name}_s": float(getattr(profile, name)) for name in TIMES}
+    texts = {name: list(getattr(profile, name)) for name in TEXTS}
+    fits = [_fit_to_json(link, collective, fit) for (link, collective), fit in profile.collectives.items()]
+    write_json(path, head | numbers | times | texts | tables | {"collectives": fits})
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in a JSON file; what the file leaves out has the default of `Profile`.
+
+    Raises FileFormatError, naming file and key, where the file is no profile or a value is out of range.
+    """
+    data = read_json(path, schema_version=SCHEMA_VERSION)
+    unknown = set(data) - {"schema_version", *_HEAD, *NUMBERS, *(f"{name}_s" for name in TIMES), *TEXTS, *_TABLES}
+    if unknown:
+        raise FileFormatError(f"unknown key {', '.join(sorted(unknown))}", where=str(path))
+    given: dict[str, Any] = {name: _text(data, name, path) for name in _HEAD}
+    if given["level"] not in LEVELS:
+        raise FileFormatError(f"level should be one of {', '.join(LEVELS)}, not {given['level']!r}", where=str(path))
+    for key in (*NUMBERS, *(f"{name}_s" for name in TIMES)):
+        if key in data:
+            given[key.removesuffix("_s")] = _number(data[key], f"{path}: {key}", zero=key not in FACTORS)
+    given |= {name: tuple(data[name]) for name in TEXTS if name in data}
+    if "grouped_matmul" in data:
+        given["grouped_matmul"] = _table(data["grouped_matmul"], GROUPED_AXES, "grouped_matmul", path)
+    return Profile(
+        **given,
+        gemm=_tables(data, "gemm", GEMM_AXES, path),
+        attention=_tables(data, "attention", ATTENTION_AXES, path),
+        collectives=dict(_fit_from_json(entry, path) for entry in data.get("collectives", ())),
+    )
+
+
+_HEAD = ("accelerator", "stack", "level")
+_TABLES = ("gemm", "attention", "grouped_matmul", "collectives")
+
+
+def _fit_to_json(link: str, collective: str, fit: CollectiveFit) -> dict[str, Any]:
+    values = {f"{name}_s" if name in FIT_TIMES else name: value for name, value in asdict(fit).items()}
+    return {"link": link, "collective": collective} | values
+
+
+def _fit_from_json(entry: Mapping[str, Any], path: Path) -> tuple[tuple[str, str], CollectiveFit]:
+    where = f"{path}: collectives"
+    try:
+        key = (str(entry["link"]), str(entry["collective"]))
+        given = {name: entry[f"{name}_s" if name in FIT_TIMES else name] for name in _FIT_FIELDS}
+    except (KeyError, TypeError) as error:
+        raise FileFormatError(f"an entry lacks {error}", where=where) from error
+    numbers = {
+        name: _number(value, f"{where}: {key[0]} {key[1]}: {name}", zero=name != "efficiency")
+        for name, value in given.items()
+    }
+    return key, CollectiveFit(**numbers, source=str(entry.get("source", "")))
+
+
+_FIT_FIELDS = tuple(field.name for field in fields(CollectiveFit) if field.name != "source")
+
+
+def _tables(data: Mapping[str, Any], key: str, axes: tuple[str, ...], path: Path) -> dict[str, Table]:
+    entries = data.get(key)
+    if not isinstance(entries, dict) or not entries:
+        raise FileFormatError(f"{key} should hold at least one table", where=str(path))
+    return {name: _table(entry, axes, f"{key}.{name}", path) for name, entry in entries.items()}
+
+
+def _table(entry: Any, axes: tuple[str, ...], key: str, path: Path) -> Table:
+    try:
+        if tuple(entry["axes"]) != axes:
+            raise ValueError(f"axes should be {', '.join(axes)}")
+        table = table_from_json(entry)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"is no table ({error})", where=f"{path}: {key}") from error
+    if not ((table.values > 0) & (table.values <= 1)).all():
+        raise FileFormatError("shares should lie between 0 and 1", where=f"{path}: {key}")
+    return table
+
+
+def _text(data: Mapping[str, Any], key: str, path: Path) -> str:
+    if not isinstance(data.get(key), str) or not data[key]:
+        raise FileFormatError(f"{key} should be a name", where=str(path))
+    return str(data[key])
+
+
+def _number(value: Any, where: str, *, zero: bool) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < 0 or (value == 0 and not zero):
+        wanted = "zero or more" if zero else "above zero"
+        raise FileFormatError(f"should be a finite number {wanted}, not {value!r}", where=where)
+    return float(value)
