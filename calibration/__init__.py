@@ -1,0 +1,1 @@
+"""Measures hardware, and fits the profiles that the planner predicts from."""
