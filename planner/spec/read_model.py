@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +25,9 @@ def read_model(path: str | Path, name: str = "") -> Model:
     `name` defaults to the folder's name, or the file's without its ending. Raises FileFormatError for what is no
     readable description of a model, and SpecError for an architecture that is not modelled.
     """
-    given = Path(path)
-    file = given / "config.json" if given.is_dir() else given
+    file = Path(path, "config.json") if os.path.isdir(path) else Path(path)
     where = " ".join(str(file).split())
-    own_name = file.resolve().parent.name if file.name == "config.json" else file.stem
+    own_name = Path(os.path.abspath(file)).parent.name if file.name == "config.json" else file.stem
     return model_from_config(_parsed(file, where), name=name or own_name, where=where)
 
 
@@ -52,7 +52,7 @@ def model_from_config(config: Mapping[str, Any], *, name: str, where: str) -> Mo
 def _parsed(file: Path, where: str) -> Any:
     """The file's JSON, whatever it holds."""
     try:
-        if not file.exists():
+        if not os.path.exists(file):
             missing = "the folder holds no config.json" if file.name == "config.json" else "there is no such file"
             raise FileFormatError(missing, where=where)
         if not file.is_file():

@@ -190,7 +190,11 @@ FAMILIES: dict[str, Family] = {
         defaults=shape(125696, 4096, 11008, 32, 32),
     ),
     "minicpm": Family(
-        defaults=shape(32000, 4096, 11008, 32, 32, max_position_embeddings=2048) | TIED, bias=ATTENTION_BIAS
+        defaults=shape(32000, 4096, 11008, 32, 32, max_position_embeddings=2048)
+        | {"num_experts": 0, "num_experts_per_tok": 2}
+        | TIED,
+        bias=ATTENTION_BIAS,
+        experts=True,
     ),
     "orion": Family(defaults=shape(84608, 4096, 15360, 40, 32, max_position_embeddings=4096), norm=LAYER_NORM),
     "xverse": Family(defaults=shape(100278, 4096, 11008, 32, 32, max_position_embeddings=8192)),

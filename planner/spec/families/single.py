@@ -31,6 +31,8 @@ def single_model(
     f = Fields(config, family.but(defaults=defaults), where=where, path=path)
     if f.flag("add_cross_attention"):
         raise SpecError("cross-attention of a decoder that stands alone is not modelled yet", where=where)
+    if f.family.experts is False and f.count("num_experts", 0, least=0) > 1:
+        raise SpecError(f"{f.label('num_experts')}: experts in this model_type are not modelled yet", where=where)
     model = (family.build or transformer)(f)
     notes = (guess, f.remark(family.note), _assumed(f), _quantised(f))
     left_out = [*_prediction_modules(f, model), *_other_inputs(f)]
