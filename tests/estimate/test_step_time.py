@@ -1,0 +1,155 @@
+"""Step times on a machine with round figures."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from planner.cost.flops import sc21_flops
+from planner.estimate.throughput import forward_flops, throughput
+from planner.spec.model import Attention, Experts, Layer, Mlp, Model
+from planner.spec.plan import ContextKind, Plan, Recompute, Schedule, Sharding
+from planner.spec.workload import Workload
+
+
+def test_matrix_products_take_flops_over_effective_peak(bench):
+    plan = Plan(dp_replicate=8, num_microbatches=8)
+    parameters = sum(layer.dense_parameters(4096) for layer in bench.model.layers)
+    flops = 6 * parameters * bench.workload.tokens_per_step / 8
+    assert bench.time(plan).matmul == pytest.approx(flops / 0.5e15, rel=1e-9)
+
+
+def test_total_is_the_sum_of_its_terms(bench, columns):
+    time = bench.time(columns)
+    assert time.total == pytest.approx(sum(getattr(time, field.name) for field in fields(time)))
+
+
+def test_column_equals_scalar_row_by_row(bench, columns):
+    column = bench.time(columns)
+    for i, plan in enumerate(columns):
+        assert bench.time(plan).total == column.total[i]
+
+
+def test_every_term_is_finite_and_not_negative(bench, columns):
+    time = bench.time(columns)
+    for field in fields(time):
+        assert np.all(np.isfinite(getattr(time, field.name))), field.name
+        assert np.all(getattr(time, field.name) >= 0), field.name
+
+
+def test_bubble_vanishes_with_one_stage(bench):
+    assert bench.time(Plan(dp_replicate=8, num_microbatches=8)).bubble == 0
+
+
+def test_bubble_of_equal_stages_is_p_minus_one_over_m(bench):
+    no_head = replace(bench, model=replace(bench.model, vocab_size=1))
+    time = no_head.time(Plan(pp=8, num_microbatches=64, schedule=Schedule.ONE_F_ONE_B))
+    busy = time.total - time.bubble - time.pp_exposed
+    assert time.bubble / busy == pytest.approx(7 / 64, rel=1e-2)
+
+
+def test_interleaving_divides_the_bubble(bench):
+    plain = bench.time(Plan(pp=4, dp_replicate=2, num_microbatches=32, schedule=Schedule.ONE_F_ONE_B))
+    chunks = bench.time(
+        Plan(pp=4, dp_replicate=2, num_microbatches=32, schedule=Schedule.INTERLEAVED, virtual_stages=4)
+    )
+    assert chunks.bubble == pytest.approx(plain.bubble / 4)
+
+
+def test_full_recomputation_adds_the_forward_less_the_last_product(bench):
+    kept, again = (bench.time(Plan(dp_replicate=8, num_microbatches=8, recompute=mode)) for mode in (0, Recompute.FULL))
+    forward = kept.matmul / 3 + kept.attention / 3.5 + kept.elementwise / 2.5
+    down = 32 * 2 * bench.workload.tokens_per_step / 8 * 4096 * 14336 / 0.5e15
+    assert again.recompute == pytest.approx(forward - down, rel=1e-6)
+    assert kept.recompute == 0
+
+
+def test_one_all_reduce_per_step_costs_replicas_the_ring_time(bench):
+    no_overlap = replace(bench, stack=replace(bench.stack, overlap_gradients=0.0))
+    time = no_overlap.time(Plan(dp_replicate=8, num_microbatches=8))
+    assert time.dp_exposed == pytest.approx(2 * 7 / 8 * 4 * bench.model.parameters / 400e9, rel=1e-3)
+
+
+def test_overlapped_gradients_hide_behind_the_last_backward(bench):
+    assert bench.time(Plan(dp_replicate=8, num_microbatches=8)).dp_exposed < 0.02
+
+
+def test_sharded_weights_are_gathered_for_every_micro_batch(bench):
+    slow = replace(bench, profile=replace(bench.profile, overlap_penalty=1.0))
+    few, many = (
+        slow.time(Plan(dp_shard=8, sharding=Sharding.ZERO3, micro_batch_size=b, num_microbatches=8 // b))
+        for b in (8, 1)
+    )
+    assert many.dp_exposed == pytest.approx(8 * few.dp_exposed, rel=0.02)
+
+
+def test_a_slower_link_never_helps(bench, columns, slow_links):
+    assert np.all(replace(bench, cluster=slow_links).time(columns).total >= bench.time(columns).total)
+
+
+def test_tensor_parallelism_pays_four_all_reduces_per_layer(bench):
+    time = bench.time(Plan(tp=8, num_microbatches=64))
+    boundary = 4096 * 4096 * 2
+    assert time.tp_exposed == pytest.approx(64 * 32 * 4 * 2 * 7 / 8 * boundary / 400e9, rel=1e-6)
+
+
+def test_asynchronous_tensor_parallelism_hides_the_collectives(bench):
+    plain, overlapped = (bench.time(Plan(tp=8, num_microbatches=64, async_tp=a)) for a in (0, 1))
+    assert overlapped.tp_exposed < plain.tp_exposed
+
+
+@pytest.mark.parametrize("kind", [ContextKind.RING, ContextKind.ULYSSES])
+def test_context_parallelism_divides_the_compute(bench, kind):
+    whole = bench.time(Plan(dp_replicate=8, num_microbatches=8))
+    split = bench.time(Plan(cp=8, context_kind=kind, num_microbatches=64))
+    assert split.matmul == pytest.approx(whole.matmul)
+    assert split.attention == pytest.approx(whole.attention)
+    assert split.cp_exposed > 0
+
+
+def test_experts_compute_only_what_tokens_visit(bench):
+    expert = Mlp(1024)
+    sparse = Layer(Attention(32, 8, 128), None, Experts(64, 4, expert))
+    dense = Layer(Attention(32, 8, 128), Mlp(4096))
+    bench = replace(bench, profile=replace(bench.profile, memory_efficiency=100.0))
+    models = (Model("m", 4096, 32000, (layer,) * 4) for layer in (sparse, dense))
+    times = [replace(bench, model=model).time(Plan(dp_replicate=8, num_microbatches=8)) for model in models]
+    router = 6 * 4 * bench.workload.tokens_per_step / 8 * 4096 * 64 / 0.5e15
+    assert times[0].matmul == pytest.approx(times[1].matmul + router, rel=1e-6)
+
+
+def test_frozen_weights_need_no_gradient_of_their_own(bench):
+    plan = Plan(dp_replicate=8, num_microbatches=8)
+    lora = replace(bench, workload=Workload(64, 4096, method="lora"))
+    assert lora.time(plan).matmul == pytest.approx(bench.time(plan).matmul * 2 / 3, rel=1e-6)
+
+
+def test_eight_bits_halve_the_matrix_products(bench):
+    plan = Plan(dp_replicate=8, num_microbatches=8)
+    fp8 = replace(bench, workload=Workload(64, 4096, precision="fp8"))
+    assert fp8.time(plan).matmul == pytest.approx(bench.time(plan).matmul / 2)
+    assert fp8.time(plan).attention == bench.time(plan).attention
+
+
+def test_a_slow_host_sets_the_pace_of_small_kernels(bench):
+    slow_host = replace(bench, profile=replace(bench.profile, launch_time=1e-3))
+    plan = Plan(dp_replicate=8, num_microbatches=8)
+    assert slow_host.time(plan).host > bench.time(plan).host == 0
+
+
+def test_forward_flops_give_the_published_formula_under_its_conventions():
+    """SC'21 counts four forwards (one recomputed), the whole attention square, f = 4h."""
+    h, s, layers, vocab, batch = 12288, 2048, 96, 51200, 1536
+    layer = Layer(Attention(96, 96, 128), Mlp(4 * h, gated=False))
+    model = Model("gpt-3", h, vocab, (layer,) * layers)
+    forward = forward_flops(model, Workload(batch, s))
+    head = 2 * batch * s * h * vocab
+    masked_half = 2 * batch * s * h * layers * (s - 1)
+    assert 4 * (forward - head + masked_half) + 3 * head == pytest.approx(sc21_flops(batch, s, layers, h, vocab))
+
+
+def test_mfu_never_exceeds_the_kernels_efficiency(bench, columns):
+    time = bench.time(columns)
+    speed = throughput(bench.model, columns, bench.workload, bench.cluster, time)
+    assert np.all(speed.mfu < 0.5)
+    assert np.all(speed.hfu >= speed.mfu)
