@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.tables import Table
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 OUTLIER = 0.08
 """Relative deviation from which a point counts less (Huber)."""
@@ -25,8 +26,8 @@ def fit_table(axes: Sequence[Array], points: Sequence[Array], values: Array, *, 
     """
     design, roughness = _design(axes, points), _roughness([len(axis) for axis in axes])
     penalty = (smoothness / np.median(values)) ** 2 * roughness.T @ roughness
-    weights = 1 / values
-    solution = np.full(design.shape[1], np.median(values))
+    weights: Array = 1 / values
+    solution: Array = np.full(design.shape[1], np.median(values))
     for _ in range(ROUNDS):
         rows = design * weights[:, None]
         solution = np.linalg.solve(rows.T @ rows + penalty, rows.T @ (weights * values))

@@ -9,6 +9,7 @@ at random, is held out to state each table's error; the table that is written is
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def grouped_table(gemm: Gemm, products: Columns, rows: Columns) -> dict[str, Any
     return describe(grouped.table(rows), tuple(GROUPED_AXES), rows, {"table": grouped.fit, "plain": grouped.fit_plain})
 
 
-def describe(table: Table, names: tuple[str, ...], rows: Columns, fitters: dict[str, Fitter]) -> dict[str, Any]:
+def describe(table: Table, names: tuple[str, ...], rows: Columns, fitters: Mapping[str, Fitter]) -> dict[str, Any]:
     """A table as JSON, with where its points come from and how well such tables predict others."""
     libraries = ", ".join(sorted({str(library) for library in rows["library"]}))
     facts = {"library": libraries, "points": count(rows), "held_out_error": held_out_error(rows, fitters)}

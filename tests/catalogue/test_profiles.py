@@ -17,7 +17,7 @@ from planner.errors import SpecError
 from planner.spec.cluster import Wiring
 from planner.spec.json_files import read_json
 from planner.spec.plan import ContextKind, Schedule, Sharding
-from planner.spec.profile_file import write_profile
+from planner.spec.profile_file import read_profile, write_profile
 from planner.spec.workload import PRECISIONS
 
 FOLDER = Path(profiles.__file__).parent
@@ -269,3 +269,16 @@ def test_alias_and_spelling_of_a_stack_do_not_matter():
 def test_conventions_of_the_stack_reach_its_profile():
     assert profile("a100-sxm-40gb", "llm-foundry").fixed_time == pytest.approx(0.038)
     assert profile("a100-sxm-40gb", "megatron-core").fixed_time == pytest.approx(0.005)
+
+
+def test_documentation_shows_the_errors_that_the_kernel_files_state():
+    page = (Path(__file__).parents[2] / "docs" / "efficiencies.md").read_text()
+    for name, data in kernel_files().items():
+        error = data["gemm"]["bf16"]["held_out_error"]["table"]
+        assert f"| {name} | {100 * error['median']:.1f} / {100 * error['p90']:.0f} % |" in page
+
+
+def test_profile_of_the_documentation_can_be_read(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "efficiencies.md").read_text()
+    (tmp_path / "p.json").write_text(page.split("```json\n")[1].split("```")[0])
+    assert read_profile(tmp_path / "p.json").name == "h100-sxm/megatron-core"
