@@ -1,1 +1,95 @@
-"""A simulator and planner for parallelism strategies of large-model training."""
+"""A simulator and planner for parallelism strategies of large-model training.
+
+The public names, in the order of the data flow. They are imported when they are first used, so that importing
+`planner` (as every command does) costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.answer.evaluate import evaluate as evaluate
+    from planner.answer.explanation import explanation as explanation
+    from planner.answer.fits import fits as fits
+    from planner.answer.plan_files import read_plan as read_plan
+    from planner.answer.plan_files import write_plan as write_plan
+    from planner.answer.question import Choices as Choices
+    from planner.answer.question import Question as Question
+    from planner.answer.question import ask as ask
+    from planner.answer.recommend import recommend as recommend
+    from planner.answer.recommendation import Recommendation as Recommendation
+    from planner.catalogue.hardware import accelerator as accelerator
+    from planner.catalogue.hardware import cluster as cluster
+    from planner.catalogue.hardware import network as network
+    from planner.catalogue.hardware import node as node
+    from planner.catalogue.models import model as model
+    from planner.catalogue.models import model_names as model_names
+    from planner.catalogue.profiles import profile as profile
+    from planner.catalogue.stacks import stack as stack
+    from planner.errors import FileFormatError as FileFormatError
+    from planner.errors import NoFeasiblePlan as NoFeasiblePlan
+    from planner.errors import PlannerError as PlannerError
+    from planner.errors import SpecError as SpecError
+    from planner.estimate.memory import memory_timeline as memory_timeline
+    from planner.estimate.memory import memory_use as memory_use
+    from planner.estimate.step_time import step_time as step_time
+    from planner.estimate.throughput import throughput as throughput
+    from planner.search.enumerate import enumerate_plans as enumerate_plans
+    from planner.spec.model import Model as Model
+    from planner.spec.plan import Plan as Plan
+    from planner.spec.workload import Workload as Workload
+    from planner.topology.graph import graph as graph
+    from planner.topology.group_links import group_links as group_links
+
+_MODULES = {
+    "model": "planner.catalogue.models",
+    "model_names": "planner.catalogue.models",
+    "accelerator": "planner.catalogue.hardware",
+    "node": "planner.catalogue.hardware",
+    "network": "planner.catalogue.hardware",
+    "cluster": "planner.catalogue.hardware",
+    "stack": "planner.catalogue.stacks",
+    "profile": "planner.catalogue.profiles",
+    "Model": "planner.spec.model",
+    "Workload": "planner.spec.workload",
+    "Plan": "planner.spec.plan",
+    "Choices": "planner.answer.question",
+    "Question": "planner.answer.question",
+    "ask": "planner.answer.question",
+    "enumerate_plans": "planner.search.enumerate",
+    "graph": "planner.topology.graph",
+    "group_links": "planner.topology.group_links",
+    "memory_use": "planner.estimate.memory",
+    "memory_timeline": "planner.estimate.memory",
+    "step_time": "planner.estimate.step_time",
+    "throughput": "planner.estimate.throughput",
+    "evaluate": "planner.answer.evaluate",
+    "recommend": "planner.answer.recommend",
+    "Recommendation": "planner.answer.recommendation",
+    "fits": "planner.answer.fits",
+    "explanation": "planner.answer.explanation",
+    "write_plan": "planner.answer.plan_files",
+    "read_plan": "planner.answer.plan_files",
+    "PlannerError": "planner.errors",
+    "SpecError": "planner.errors",
+    "FileFormatError": "planner.errors",
+    "NoFeasiblePlan": "planner.errors",
+}
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name's module on first use (PEP 562)."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'planner' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__

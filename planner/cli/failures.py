@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 import click
 
@@ -16,15 +15,15 @@ INTERNAL_ERROR = 1
 INTERRUPTED = 130
 
 
-def exit_code_of(command: Callable[[], Any]) -> int:
+def exit_code_of(command: Callable[[], int]) -> int:
     """Run a command; its exit code: 0 done, 1 our error, 2 usage, 3 no plan, 4 bad file, 5 does not fit.
 
     A reader that stops early (`planner ls models | head`) is not an error.
     """
     try:
-        result = command()
+        code = command()
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return code
     except PlannerError as error:
         return _fail(str(error), error.exit_code)
     except click.ClickException as error:

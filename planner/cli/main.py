@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, NoReturn
@@ -17,8 +18,8 @@ COMMANDS = {
     "recommend": "Rank the parallelism plans for a model on a cluster, and say why the best is best.",
     "fits": "Say whether a plan fits in memory, what dominates, and which dial to turn.",
     "explain": "Show every term of a plan's time and memory with its value, formula and source.",
-    "show": "Print what the planner read from a model, cluster, accelerator or node type.",
-    "ls": "List the catalogue: models, GPUs, nodes, networks, clusters, stacks.",
+    "show": "Print what the planner read from a model, accelerator, node type, network or stack.",
+    "ls": "List the catalogue: models, GPUs, nodes, networks, stacks.",
     "topo": "Show how the parallel groups of a cluster are wired.",
 }
 """Command -> its line in the help. The module planner.cli.<command> is imported only when the command runs."""
@@ -50,10 +51,22 @@ class Commands(click.Group):
             with formatter.section("With an extra installed"):
                 formatter.write_dl([(name, extensions.how_to_install(name)) for name in missing])
 
-    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Run a command line and leave the process with its exit code."""
-        kwargs["standalone_mode"] = False
-        sys.exit(exit_code_of(lambda: click.Group.main(self, *args, **kwargs)))
+    def main(self, args: Sequence[str] | None = None, prog_name: str = "planner", **extra: Any) -> NoReturn:  # type: ignore[override]
+        """Run a command line and leave the process with its exit code.
+
+        click's own `main` would print several lines for a usage error and call a closed pipe a failure.
+        """
+        self._main_shell_completion(extra, prog_name)
+        arguments = sys.argv[1:] if args is None else list(args)
+        sys.exit(exit_code_of(lambda: self._run(arguments, prog_name, extra)))
+
+    def _run(self, arguments: list[str], prog_name: str, extra: dict[str, Any]) -> int:
+        try:
+            with self.make_context(prog_name, arguments, **extra) as context:
+                self.invoke(context)
+        except click.exceptions.Exit as left:
+            return left.exit_code
+        return 0
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from planner.cli.printing import note
 from planner.spec.workload import ATTENTION_BACKENDS, METHODS, OPTIMIZERS, PRECISIONS, STATES
+
+if TYPE_CHECKING:
+    from planner.answer.question import Question
+    from planner.answer.ranked_plan import RankedPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
@@ -17,9 +23,14 @@ OFFLOADS = ("none", "optimizer", "all")
 
 model_argument = click.argument("model")
 cluster_argument = click.argument("cluster")
+optional_cluster_argument = click.argument("cluster", required=False)
+
+network_option = click.option(
+    "--network", metavar="NAME[xNICS]", help="Replace the fabric between nodes, such as ib-ndr400x8."
+)
 
 WORKLOAD_OPTIONS = (
-    click.option("--network", metavar="NAME[xNICS]", help="Replace the fabric between nodes, such as ib-ndr400x8."),
+    network_option,
     click.option("--seq-len", type=int, metavar="TOKENS", help="Tokens per sequence [4096, or the model's maximum]."),
     click.option(
         "--global-batch-size", metavar="N|NMtok", help="Sequences per step, or tokens as 4Mtok [by cluster size]."
@@ -54,6 +65,54 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="No notes on std
 
 def question_options(function: F) -> F:
     """MODEL, CLUSTER and every option that makes up a question, as `Choices` names them."""
+    return model_argument(cluster_argument(_options(function)))
+
+
+def question_or_plan_options(function: F) -> F:
+    """As `question_options`, with CLUSTER left out where MODEL is a plan.json."""
+    return model_argument(optional_cluster_argument(_options(function)))
+
+
+def _options(function: F) -> F:
     for option in reversed((*WORKLOAD_OPTIONS, *SOFTWARE_OPTIONS, *SEARCH_OPTIONS, quiet_option, json_option)):
         function = option(function)
-    return model_argument(cluster_argument(function))
+    return function
+
+
+def question_from(asked: dict[str, Any], *, quiet: bool) -> Question:
+    """The question that the options make; what was assumed and noted goes to stderr."""
+    from planner.answer.question import Choices, ask
+
+    choices = {name: value for name, value in asked.items() if name not in ("model", "cluster")}
+    question = ask(asked["model"], asked["cluster"], Choices(**choices))
+    if not quiet:
+        print_notes(question)
+    return question
+
+
+def plan_from(asked: dict[str, Any], *, quiet: bool) -> RankedPlan | None:
+    """The plan of a plan.json given in place of MODEL and CLUSTER; None where a question is asked instead.
+
+    Raises UsageError where a cluster is missing, or options change what the file says.
+    """
+    if asked["cluster"] is not None:
+        return None
+    if not asked["model"].endswith(".json"):
+        raise click.UsageError("missing CLUSTER, such as 2xdgx-h100")
+    given = [name for name, value in asked.items() if value is not None and name != "model"]
+    if given:
+        raise click.UsageError(f"a plan.json answers its own question: leave out --{given[0].replace('_', '-')}")
+    from planner.answer.plan_files import read_plan
+
+    ranked = read_plan(Path(asked["model"]))
+    if not quiet:
+        print_notes(ranked.question)
+    return ranked
+
+
+def print_notes(question: Question) -> None:
+    """What is noteworthy and what was assumed, on stderr."""
+    for remark in question.notes:
+        note(f"note: {remark}")
+    if question.assumed:
+        note(f"assumed: {'; '.join(question.assumed)}")

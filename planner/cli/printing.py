@@ -52,9 +52,13 @@ def note(text: str) -> None:
 def table(headings: Sequence[Heading], rows: Iterable[Sequence[str]], *, best: bool = False) -> None:
     """A table with as many columns as the window holds, or a list of rows when that would be too few.
 
+    Columns without any text are left out.
+
     `best` sets off the first row where colour is allowed (a terminal without NO_COLOR).
     """
     lines = [list(row) for row in rows]
+    filled = [i for i in range(len(headings)) if any(row[i] for row in lines)] or list(range(len(headings)))
+    headings, lines = [headings[i] for i in filled], [[row[i] for i in filled] for row in lines]
     width = window_width()
     kept = _columns_that_fit(headings, lines, width)
     if len(kept) < min(4, len(headings)):

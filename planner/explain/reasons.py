@@ -47,31 +47,31 @@ def memory_items(memory: MemoryUse) -> dict[str, float]:
     return {name: float(getattr(memory, name)) for name in MemoryUse.ITEMS}
 
 
-def why_faster(best: Candidate, other: Candidate) -> str:
-    """Where the other plan's additional step time goes, and what the best pays for it."""
+def why_slower(best: Candidate, other: Candidate) -> str:
+    """Where the other plan's additional step time goes, and what it saves against that."""
     return _balance(time_terms(best.time), time_terms(other.time), TIME_TERMS, format_seconds)
 
 
-def why_smaller(best: Candidate, other: Candidate) -> str:
-    """Where the other plan's additional memory goes, and what the best pays for it."""
+def why_more_memory(best: Candidate, other: Candidate) -> str:
+    """Where the other plan's additional memory goes, and what it saves against that."""
     return _balance(memory_items(best.memory), memory_items(other.memory), MEMORY_TERMS, format_bytes)
 
 
 def _balance(
     best: Mapping[str, float], other: Mapping[str, float], terms: Mapping[str, Term], show: Callable[[float], str]
 ) -> str:
-    """`0.2 s less recomputation, against 0.1 s more bubble`."""
-    less = {name: other[name] - best[name] for name in best}
-    gains = _largest({name: value for name, value in less.items() if value > 0})
-    losses = _largest({name: -value for name, value in less.items() if value < 0})
-    if not gains:
-        return "no term differs"
-    won = " and ".join(f"{show(value)} less in {terms[name].title}" for name, value in gains.items())
-    total = sum(gains.values())
-    paid = [
-        f"{show(value)} more in {terms[name].title}" for name, value in losses.items() if value >= WORTH_NAMING * total
+    """`0.2 s more recomputation, though 0.1 s less bubble`."""
+    more = {name: other[name] - best[name] for name in best}
+    costs = _largest({name: value for name, value in more.items() if value > 0})
+    savings = _largest({name: -value for name, value in more.items() if value < 0})
+    if not costs:
+        return "no term is larger"
+    paid = " and ".join(f"{show(value)} more {terms[name].title}" for name, value in costs.items())
+    total = sum(costs.values())
+    saved = [
+        f"{show(value)} less {terms[name].title}" for name, value in savings.items() if value >= WORTH_NAMING * total
     ]
-    return won + (f", against {' and '.join(paid)}" if paid else "")
+    return paid + (f", though {' and '.join(saved)}" if saved else "")
 
 
 def _largest(values: Mapping[str, float]) -> dict[str, float]:

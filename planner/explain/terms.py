@@ -72,8 +72,8 @@ TIME_TERMS: Mapping[str, Term] = {
         ),
     ),
     "host": Term("kernel launches", "host", (kernels.device_or_host_time, kernels.host_time)),
-    "optimizer": Term("optimizer step", "memory bandwidth", (kernels.memory_bound_time,)),
-    "offload": Term("transfers to and from host memory", "host link", (kernels.memory_bound_time,)),
+    "optimizer": Term("optimizer step", "memory bandwidth", (optimizers.optimizer_step_time, optimizers.step_traffic)),
+    "offload": Term("offloaded state", "host link", (optimizers.offload_time, optimizers.host_step_time)),
     "fixed": Term(
         "clipping, logging, synchronisation",
         "host",

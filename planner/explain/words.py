@@ -30,8 +30,8 @@ FAMILY_NAMES: Mapping[Family, str] = {
     Family.FSDP: "FSDP",
     Family.HSDP: "HSDP",
     Family.TENSOR: "TP + data parallel",
-    Family.CONTEXT: "CP (without TP, PP)",
-    Family.EXPERT: "EP (without TP, PP)",
+    Family.CONTEXT: "CP + data parallel",
+    Family.EXPERT: "EP + data parallel",
     Family.PIPELINE: "PP + others",
 }
 
@@ -79,10 +79,32 @@ def short_name(plan: Plan) -> str:
     """
     virtual = f"x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     expert = f"x{plan.expert_tp}" if plan.expert_tp > 1 else ""
-    degrees = [("TP", plan.tp, ""), ("PP", plan.pp, virtual), ("CP", plan.cp, ""), ("EP", plan.ep, expert)]
+    context = "Ulysses" if plan.context_kind == ContextKind.ULYSSES else "CP"
+    degrees = [("TP", plan.tp, ""), ("PP", plan.pp, virtual), (context, plan.cp, ""), ("EP", plan.ep, expert)]
     parts = [f"{name} {degree}{extra}" for name, degree, extra in degrees if degree > 1 or extra]
     data = _data_name(plan)
     return " + ".join([*parts, data] if data else parts) or "one GPU"
+
+
+def extras(plan: Plan) -> str:
+    """What a table of degrees, sharding, schedule and recomputation does not show of a plan; empty if nothing.
+
+    >>> extras(Plan(tp=8, sequence_parallel=1, rank_order=RankOrder.TP_CP_PP_DP))
+    'SP, order tp_cp_pp_dp'
+    """
+    named = [
+        ("SP", plan.sequence_parallel),
+        ("async TP", plan.async_tp),
+        ("eager", not plan.compiled),
+        (f"order {_order(plan)}", plan.rank_order != RankOrder.TP_CP_DP_PP),
+        ("optimizer offloaded", plan.offload == Offload.OPTIMIZER),
+        ("all offloaded", plan.offload == Offload.ALL),
+    ]
+    return ", ".join(name for name, present in named if present)
+
+
+def _order(plan: Plan) -> str:
+    return RankOrder(int(plan.rank_order)).name.lower()
 
 
 def _data_name(plan: Plan) -> str:
@@ -106,8 +128,8 @@ def plan_words(plan: Plan) -> str:
         parts.append(
             "optimizer offloaded" if plan.offload == Offload.OPTIMIZER else "parameters and optimizer offloaded"
         )
-    if plan.pp > 1 and plan.rank_order == RankOrder.TP_CP_PP_DP:
-        parts.append("stages on neighbouring ranks")
+    if plan.rank_order != RankOrder.TP_CP_DP_PP:
+        parts.append(f"rank order {_order(plan)} (innermost first)")
     return ", ".join(parts)
 
 

@@ -13,7 +13,7 @@ USUAL_TOKENS = ((64, 0.5 * 2**20), (4096, 4 * 2**20))
 """Up to so many ranks, about so many tokens per step; 16 x 2**20 above."""
 LARGEST_USUAL_TOKENS = 16 * 2**20
 
-_AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([A-Za-z]*)\s*")
+_AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
 def read_tokens(text: str, *, where: str = "--tokens") -> float:

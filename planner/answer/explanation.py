@@ -1,0 +1,34 @@
+"""One plan's derivation as data."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from planner.answer.evaluate import links_of
+from planner.answer.ranked_plan import RankedPlan
+from planner.explain.breakdown import memory_breakdown, time_breakdown
+from planner.quantities import GIB
+from planner.spec.codec import plan_to_plain
+
+SCHEMA_VERSION = 1
+
+
+def explanation(ranked: RankedPlan) -> dict[str, Any]:
+    """Every term of time and memory with value, formula and source, and what each group gets of the network.
+
+    The JSON of `planner explain --json`; an unused kind of link has no bandwidth (null).
+    """
+    asked = ranked.question
+    links = links_of(asked, ranked.plan)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": asked.command("explain"),
+        **asked.as_dict(),
+        "name": ranked.name,
+        "plan": plan_to_plain(ranked.plan),
+        "prediction": ranked.prediction(),
+        "time": [each.as_dict("value_s", 1.0) for each in time_breakdown(ranked.time)],
+        "memory": [each.as_dict("value_gib", GIB) for each in memory_breakdown(ranked.memory)],
+        "links": {field.name: getattr(links, field.name).as_dict() for field in fields(links)},
+    }

@@ -1,0 +1,52 @@
+"""plan.json from an answer, and a question from plan.json."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from planner.answer.evaluate import evaluate
+from planner.answer.question import Choices, Question
+from planner.answer.ranked_plan import RankedPlan
+from planner.answer.software import profile_of
+from planner.spec.plan_file import PlanFile, ProfileReference, read_plan_file, write_plan_file
+
+
+def write_plan(ranked: RankedPlan, folder: Path) -> Path:
+    """Write a plan with its question and prediction as plan.json; returns its path. Raises FileFormatError."""
+    asked = ranked.question
+    contents = PlanFile(
+        plan=ranked.plan,
+        model=asked.model,
+        cluster=asked.cluster,
+        workload=asked.workload,
+        stack=asked.stack,
+        profile=ProfileReference.of(asked.profile),
+        prediction=ranked.prediction(),
+        command=asked.command(),
+        planner_version=version("planner"),
+    )
+    return write_plan_file(contents, folder)
+
+
+def read_plan(path: Path) -> RankedPlan:
+    """The plan of a plan.json, predicted anew; a note says so where the profile has changed since.
+
+    Raises FileFormatError for a file that is no plan.json, SpecError where the catalogue has no such profile any more.
+    """
+    contents = read_plan_file(path)
+    now = profile_of(contents.cluster, contents.stack)
+    changed = ProfileReference.of(now).hash != contents.profile.hash
+    note = f"{path} was written with another profile ({contents.profile.name}): the prediction is made anew"
+    question = Question(
+        model=contents.model,
+        cluster=contents.cluster,
+        workload=contents.workload,
+        stack=contents.stack,
+        profile=now,
+        choices=Choices(stack=contents.stack.name),
+        model_text=contents.model.name,
+        cluster_text=contents.cluster.name,
+        notes=(note,) if changed else (),
+    )
+    return evaluate(question, contents.plan)

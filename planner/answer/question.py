@@ -1,0 +1,270 @@
+"""A question in full: model, cluster, workload and software, with every default filled in and named."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from planner.answer.software import profile_of, stack_of
+from planner.catalogue.hardware import cluster as read_cluster
+from planner.catalogue.hardware import network as named_network
+from planner.catalogue.hardware import usd_per_gpu_hour
+from planner.catalogue.models import model as read_model
+from planner.errors import SpecError
+from planner.quantities import format_count
+from planner.search.fix import Values, parse_fix
+from planner.spec.batch import read_batch_size, read_tokens, usual_batch_size
+from planner.spec.cluster import Cluster
+from planner.spec.codec import to_plain
+from planner.spec.model import Model
+from planner.spec.plan_file import ProfileReference
+from planner.spec.profile import Profile
+from planner.spec.stack import Stack
+from planner.spec.workload import Workload
+
+OBJECTIVES = ("throughput", "usd", "memory")
+OFFLOADS = ("none", "optimizer", "all")
+USUAL_SEQ_LEN = 4096
+PREFERRED_PRECISIONS = ("bf16", "fp16", "fp32")
+"""The first that the accelerator has a matrix peak for is assumed."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user chose, as text where people write text; None is left to the planner."""
+
+    network: str | None = None
+    seq_len: int | None = None
+    global_batch_size: str | int | None = None
+    precision: str | None = None
+    state: str | None = None
+    optimizer: str | None = None
+    method: str | None = None
+    lora_rank: int | None = None
+    attention: str | None = None
+    offload: str | None = None
+    tokens: str | float | None = None
+    usd_per_gpu_hour: float | None = None
+    target: str | None = None
+    stack: str | None = None
+    profile: str | None = None
+    objective: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True)
+class Price:
+    """USD per accelerator and hour, from low to high; date and source are the catalogue's."""
+
+    low: float
+    high: float
+    date: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that an answer depends on. `assumed` names each value that the user did not give."""
+
+    model: Model
+    cluster: Cluster
+    workload: Workload
+    stack: Stack
+    profile: Profile
+    choices: Choices = Choices()
+    model_text: str = ""
+    cluster_text: str = ""
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def objective(self) -> str:
+        """What the best plan is best at."""
+        return self.choices.objective or "throughput"
+
+    @property
+    def fix(self) -> dict[str, Values]:
+        """What the user holds fixed, `--offload` included: field -> allowed values."""
+        fixed = parse_fix(self.choices.fix or "")
+        if self.choices.offload is None:
+            return fixed
+        return parse_fix(f"offload={self.choices.offload}") | fixed
+
+    @cached_property
+    def price(self) -> Price | None:
+        """USD per accelerator and hour: the user's, or the catalogue's range; None when unknown."""
+        own = self.workload.usd_per_gpu_hour
+        if own:
+            return Price(own, own)
+        known = usd_per_gpu_hour(self.cluster)
+        return Price(float(known[0]), float(known[1]), date=known[2], source=known[3]) if known else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The inputs, for JSON."""
+        model, cluster, node = self.model, self.cluster, self.cluster.node
+        return {
+            "model": {
+                "name": model.name,
+                "parameters": model.parameters,
+                "active_parameters": model.active_parameters,
+                "layers": model.num_hidden_layers,
+            },
+            "cluster": {
+                "name": cluster.name,
+                "gpus": cluster.world_size,
+                "nodes": cluster.num_nodes,
+                "node": node.name,
+                "accelerator": cluster.accelerator.name,
+                "network": node.fabric.name,
+                "usd_per_gpu_hour": asdict(self.price) if self.price else None,
+            },
+            "workload": to_plain(self.workload),
+            "stack": self.stack.name,
+            "profile": to_plain(ProfileReference.of(self.profile)),
+            "objective": self.objective,
+            "fix": self.choices.fix,
+            "peak_tflops_per_gpu": float(cluster.accelerator.peak_flops(self.workload.precision)) / 1e12,
+        }
+
+    def command(self, verb: str = "recommend") -> str:
+        """The whole question as one command line, defaults included."""
+        return shlex.join(["planner", verb, self.model_text, self.cluster_text, *self._options()])
+
+    def _options(self) -> Iterator[str]:
+        workload, chosen = self.workload, self.choices
+        lora = workload.lora_rank if workload.method != "full" else None
+        values = {
+            "network": chosen.network,
+            "seq-len": workload.seq_len,
+            "global-batch-size": workload.global_batch_size,
+            "precision": workload.precision,
+            "state": workload.state,
+            "optimizer": workload.optimizer,
+            "method": workload.method,
+            "lora-rank": lora,
+            "attention": workload.attention,
+            "offload": chosen.offload or "none",
+            "tokens": f"{workload.tokens:g}" if workload.tokens else None,
+            "usd-per-gpu-hour": f"{workload.usd_per_gpu_hour:g}" if workload.usd_per_gpu_hour else None,
+            "target": chosen.target,
+            "stack": self.stack.name,
+            "profile": chosen.profile,
+            "objective": self.objective,
+            "fix": chosen.fix,
+        }
+        for name, value in values.items():
+            if value is not None:
+                yield from (f"--{name}", str(value))
+
+
+def ask(model: Model | str | Path, cluster: Cluster | str, choices: Choices | None = None) -> Question:
+    """The question with every default filled in.
+
+    `model` is a catalogue name, a config.json or a folder that holds one; `cluster` is `4xdgx-h100`, `2xrtx-4090` or a
+    cluster TOML; both may be records. Raises SpecError or FileFormatError.
+    """
+    chosen = choices or Choices()
+    _check_choice("objective", chosen.objective, OBJECTIVES)
+    _check_choice("offload", chosen.offload, OFFLOADS)
+    spec = model if isinstance(model, Model) else read_model(str(model))
+    machines = machines_of(cluster, chosen.network)
+    workload, assumed = _workload(spec, machines, chosen)
+    stack = stack_of(chosen.target, chosen.stack)
+    if not (chosen.stack or chosen.target):
+        assumed = (*assumed, f"stack {stack.name}")
+    profile = profile_of(machines, stack, chosen.profile)
+    return Question(
+        model=spec,
+        cluster=machines,
+        workload=workload,
+        stack=stack,
+        profile=profile,
+        choices=chosen,
+        model_text=spec.name if isinstance(model, Model) else str(model),
+        cluster_text=machines.name if isinstance(cluster, Cluster) else cluster,
+        assumed=assumed,
+        notes=(*machines.notes, *_notes(spec, workload), *profile.notes),
+    )
+
+
+def machines_of(cluster: Cluster | str, network: str | None = None) -> Cluster:
+    """The cluster, with another network between its nodes if one is named. Raises SpecError or FileFormatError."""
+    machines = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    return machines.with_fabric(named_network(network, where="--network")) if network else machines
+
+
+def _workload(model: Model, cluster: Cluster, chosen: Choices) -> tuple[Workload, tuple[str, ...]]:
+    """The job, and what was assumed of it."""
+    ranks = cluster.world_size
+    seq_len = chosen.seq_len or min(USUAL_SEQ_LEN, model.max_seq_len or USUAL_SEQ_LEN)
+    if chosen.seq_len is not None and chosen.seq_len < 1:
+        raise SpecError(f"must be at least 1, not {chosen.seq_len}", where="--seq-len")
+    batch = (
+        usual_batch_size(seq_len, ranks)
+        if chosen.global_batch_size is None
+        else read_batch_size(str(chosen.global_batch_size), seq_len=seq_len, world_size=ranks)
+    )
+    fields = {
+        "precision": chosen.precision or _usual_precision(cluster),
+        "state": chosen.state,
+        "optimizer": chosen.optimizer,
+        "method": chosen.method,
+        "lora_rank": chosen.lora_rank,
+        "attention": chosen.attention,
+        "tokens": None if chosen.tokens is None else read_tokens(str(chosen.tokens)),
+        "usd_per_gpu_hour": chosen.usd_per_gpu_hour,
+    }
+    job = Workload(batch, seq_len, **{name: value for name, value in fields.items() if value is not None})  # type: ignore[arg-type]
+    _check_precision(job, cluster)
+    return job, tuple(_assumed(job, chosen))
+
+
+def _assumed(job: Workload, chosen: Choices) -> Iterator[str]:
+    if chosen.seq_len is None:
+        yield f"sequence length {job.seq_len:,}"
+    if not str(chosen.global_batch_size or "").isdigit():
+        yield f"global batch {job.global_batch_size:,} sequences = {job.tokens_per_step:,} tokens"
+    for name in ("precision", "state", "optimizer", "method", "attention"):
+        if getattr(chosen, name) is None:
+            yield f"{name} {getattr(job, name)}"
+    if job.method != "full" and chosen.lora_rank is None:
+        yield f"LoRA rank {job.lora_rank}"
+    if chosen.offload is None:
+        yield "no offload"
+
+
+def _usual_precision(cluster: Cluster) -> str:
+    peaks = cluster.accelerator.peak
+    return next((name for name in PREFERRED_PRECISIONS if name in peaks), next(iter(peaks)))
+
+
+def _check_precision(job: Workload, cluster: Cluster) -> None:
+    peaks = cluster.accelerator.peak
+    if job.precision not in peaks:
+        raise SpecError(
+            f"{cluster.accelerator.name} has no {job.precision} matrix peak; it has: {', '.join(peaks)}",
+            where="--precision",
+        )
+
+
+def _check_choice(name: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        raise SpecError(f"unknown {name} {value!r}; known: {', '.join(known)}", where=f"--{name}")
+
+
+def _notes(model: Model, workload: Workload) -> Iterator[str]:
+    yield f"read {format_count(model.parameters)} parameters from {model.name}"
+    if model.max_seq_len and workload.seq_len > model.max_seq_len:
+        yield f"sequences of {workload.seq_len:,} are longer than the {model.max_seq_len:,} positions of {model.name}"
+    if model.left_out:
+        yield f"not modelled: {', '.join(model.left_out)}"
+    yield from model.notes
+
+
+def with_fix(question: Question, fix: str) -> Question:
+    """The same question with another `--fix`."""
+    return replace(question, choices=replace(question.choices, fix=fix))

@@ -1,0 +1,99 @@
+"""From a question to the whole answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from planner.answer.evaluate import links_of
+from planner.answer.question import Choices, Question, ask
+from planner.answer.ranked_plan import RankedPlan
+from planner.answer.recommendation import Recommendation
+from planner.errors import PlannerError
+from planner.estimate.interval import tie
+from planner.estimate.memory import memory_use
+from planner.explain.words import Family, family
+from planner.search.enumerate import enumerate_plans
+from planner.search.fix import Values, parse_fix
+from planner.search.rank import Ranking, Scored, search
+from planner.spec.cluster import Cluster
+from planner.spec.model import Model
+
+SIMPLE: Mapping[Family, dict[str, Values]] = {
+    kind: parse_fix(f"tp=1,pp=1,cp=1,ep=1,sharding={sharding}")
+    for kind, sharding in {
+        Family.DDP: "ddp",
+        Family.ZERO: "zero1|zero2",
+        Family.FSDP: "fsdp",
+        Family.HSDP: "hsdp",
+    }.items()
+}
+"""Families that people ask about first, so that a missing one is explained."""
+
+
+def recommend(
+    model: Model | str | Path, cluster: Cluster | str, choices: Choices | None = None, *, top: int = 5
+) -> Recommendation:
+    """The best `top` plans for a model on a cluster, explained.
+
+    Raises SpecError or FileFormatError for what cannot be read, NoFeasiblePlan where nothing legal fits.
+    """
+    return answer(ask(model, cluster, choices), top=top)
+
+
+def answer(question: Question, *, top: int = 5) -> Recommendation:
+    """The answer to a question. Raises NoFeasiblePlan where nothing legal fits."""
+    ranking = search(
+        question.model,
+        question.cluster,
+        question.workload,
+        stack=question.stack,
+        profile=question.profile,
+        objective=question.objective,
+        fix=question.fix,
+        top=top,
+        family=family,
+    )
+    return _recommendation(question, ranking)
+
+
+def _recommendation(question: Question, ranking: Ranking) -> Recommendation:
+    best = ranking.best
+    families = {Family(code): _ranked(question, row, best, 1) for code, row in ranking.families.items()}
+    return Recommendation(
+        question=question,
+        plans=tuple(_ranked(question, row, best, place) for place, row in enumerate(ranking.plans, start=1)),
+        front=tuple(_ranked(question, row, best, place) for place, row in enumerate(ranking.front, start=1)),
+        families=families,
+        too_large=dict(_too_large(question, [kind for kind in SIMPLE if kind not in families])),
+        evaluated=ranking.evaluated,
+        feasible=ranking.feasible,
+        rejected=ranking.rejected,
+        links=links_of(question, best.plan),
+        search_seconds=ranking.search_seconds,
+    )
+
+
+def _ranked(question: Question, row: Scored, best: Scored, place: int) -> RankedPlan:
+    """A row of the ranking with its place; a tie is judged by step time against the best."""
+    ranked = RankedPlan(question, row.plan, row.time, row.memory, rank=place)
+    other = row.plan.as_dict() != best.plan.as_dict()
+    return replace(ranked, tie=other and tie(float(best.time.total), ranked.step_time, question.profile))
+
+
+def _too_large(question: Question, families: list[Family]) -> Iterator[tuple[Family, float]]:
+    """The smallest peak (bytes) of families that have legal plans within `--fix`, none of which fits."""
+    for kind in families:
+        fix = {**SIMPLE[kind], **question.fix}
+        try:
+            candidates = enumerate_plans(
+                question.model, question.cluster, question.workload, stack=question.stack, fix=fix
+            )
+        except PlannerError:
+            continue
+        uses = (memory_use(question.model, p, question.workload, question.stack) for p in candidates.chunks())
+        if bool((family(candidates.rows(slice(0, 1))) == kind).all()):
+            yield kind, min(float(np.min(use.peak)) for use in uses)

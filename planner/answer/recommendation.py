@@ -1,0 +1,106 @@
+"""A whole answer: the ranked plans, why the best is best, what limits it, and what was turned down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from planner.answer.question import Question
+from planner.answer.ranked_plan import RankedPlan
+from planner.explain.reasons import limits, why_more_memory, why_slower
+from planner.explain.words import FAMILY_NAMES, Family, family
+from planner.quantities import format_bytes, format_seconds
+from planner.topology.links import Links
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """The answer to a question.
+
+    `evaluated` counts distinct, canonical, legal plans, `feasible` those that fit, `rejected` the others by reason.
+    `families` holds the best plan of each kind that has one, `front` the plans that no other beats in both time and
+    memory, fastest first; `too_large` the smallest peak of simple families that do not fit at all; `links` belong to
+    the best plan.
+    """
+
+    question: Question
+    plans: tuple[RankedPlan, ...]
+    evaluated: int
+    feasible: int
+    rejected: Mapping[str, int]
+    families: Mapping[Family, RankedPlan]
+    front: tuple[RankedPlan, ...]
+    too_large: Mapping[Family, float]
+    links: Links
+    search_seconds: float
+
+    @property
+    def best(self) -> RankedPlan:
+        """The first plan."""
+        return self.plans[0]
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        best, asked = self.best, self.question
+        speed = best.speed
+        return (
+            f"Train {asked.model.name} on {asked.cluster.name} ({asked.cluster.world_size:,} GPUs) with {best.words}: "
+            f"{format_seconds(best.step_time)} per step ({format_seconds(float(best.interval.low))} to "
+            f"{format_seconds(float(best.interval.high))}, {asked.profile.level}), "
+            f"{speed.tokens_per_s:,.0f} tokens/s in total, {speed.tokens_per_s_per_gpu:,.0f} per GPU; "
+            f"peak {format_bytes(best.peak)} of {format_bytes(best.usable)} usable per GPU "
+            f"({best.verdict.name.lower().replace('_', ' ')})."
+        )
+
+    @cached_property
+    def reasons(self) -> tuple[str, ...]:
+        """One sentence each: against the next plan, then against the best of each other family."""
+        others = [plan for plan in self.families.values() if not plan.same(self.best)]
+        against = [*self.plans[1:2], *(plan for plan in others if not any(plan.same(p) for p in self.plans[1:2]))]
+        return (*(self._against(plan) for plan in against), *self._absent())
+
+    @property
+    def limit(self) -> str:
+        """What takes the step's time."""
+        return limits(self.best.candidate, self.links, self.question.cluster)
+
+    def _against(self, other: RankedPlan) -> str:
+        """Why the best is better than another plan."""
+        best, name = self.best, f"{other.name} (best {FAMILY_NAMES[Family(int(family(other.plan)))]})"
+        if self.question.objective == "memory":
+            return f"{name} needs {format_bytes(other.peak)}: {why_more_memory(best.candidate, other.candidate)}"
+        slower = other.step_time / best.step_time - 1
+        verb = "ties, with" if other.tie else "takes"
+        return f"{name} {verb} {slower:.1%} more time: {why_slower(best.candidate, other.candidate)}"
+
+    def _absent(self) -> list[str]:
+        """The simplest families of which no plan fits."""
+        return [
+            f"{FAMILY_NAMES[family]}: no plan fits, the smallest needs {format_bytes(peak)} per GPU"
+            for family, peak in self.too_large.items()
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of `planner recommend --json`."""
+        asked = self.question
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "command": asked.command(),
+            **asked.as_dict(),
+            "evaluated": self.evaluated,
+            "feasible": self.feasible,
+            "rejected": dict(self.rejected),
+            "search_seconds": self.search_seconds,
+            "plans": [plan.as_dict() for plan in self.plans],
+            "families": {FAMILY_NAMES[family]: plan.as_dict() for family, plan in self.families.items()},
+            "front": [plan.as_dict() for plan in self.front],
+            "reasons": list(self.reasons),
+            "limit": self.limit,
+            "assumed": list(asked.assumed),
+            "notes": list(asked.notes),
+        }

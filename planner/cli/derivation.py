@@ -1,0 +1,97 @@
+"""The derivation of one plan printed for people: every term with value, formula and source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+
+from planner.answer.ranked_plan import RankedPlan
+from planner.cli.printing import Heading, say, table
+from planner.explain.breakdown import TermValue, memory_breakdown, time_breakdown
+from planner.explain.terms import Term
+from planner.quantities import format_bandwidth, format_bytes, format_seconds
+from planner.topology.links import Links
+
+
+def print_derivation(ranked: RankedPlan, links: Links) -> None:
+    """Links, then step time and peak memory term by term, then the figures that the formulas take."""
+    say(f"Plan: {ranked.words}.", indent="  ")
+    say()
+    say("What one GPU gets in each parallel group, its sister groups talking too (nominal, one direction):")
+    _print_links(links)
+    say()
+    say(f"Step time {format_seconds(ranked.step_time)}, of which:")
+    _print_terms(time_breakdown(ranked.time), format_seconds)
+    say()
+    role, moment = ranked.role.name.lower(), ranked.moment.name.lower().replace("_", " ")
+    say(
+        f"Peak memory {format_bytes(ranked.peak)} per GPU of {format_bytes(ranked.usable)} usable, "
+        f"on the {role} pipeline rank, at: {moment}. Of which:"
+    )
+    _print_terms(memory_breakdown(ranked.memory), format_bytes)
+    say()
+    for line in inputs(ranked):
+        say(line, indent="  ")
+
+
+def _print_links(links: Links) -> None:
+    rows = []
+    for field in fields(links):
+        group = getattr(links, field.name)
+        if group.size > 1:
+            crosses = group.size > group.local
+            rows.append(
+                [
+                    field.name,
+                    str(group.size),
+                    str(group.local),
+                    format_bandwidth(float(group.local_bandwidth)) if group.local > 1 else "-",
+                    format_bandwidth(float(group.remote_bandwidth)) if crosses else "-",
+                ]
+            )
+    headings = [
+        Heading("group", left=True),
+        Heading("ranks"),
+        Heading("in one\nlink domain"),
+        Heading("inside\nthe domain"),
+        Heading("between\ndomains"),
+    ]
+    if rows:
+        table(headings, rows)
+    else:
+        say("  none: nobody communicates")
+
+
+def _print_terms(values: Sequence[TermValue], show: Callable[[float], str]) -> None:
+    for each in values:
+        if each.value > 0:
+            say(f"  {show(each.value):>10}  {each.share:6.1%}  {each.term.title}", indent="      ")
+            _print_formulas(each.term)
+    absent = [each.term.title for each in values if each.value <= 0]
+    if absent:
+        say(f"  zero: {', '.join(absent)}", indent="    ")
+
+
+def _print_formulas(term: Term) -> None:
+    for formula in term.formulas:
+        say(f"        {formula.equation}", indent="          ")
+        say(f"          {formula.name.removeprefix('planner.')}: {formula.source}", indent="            ")
+
+
+def inputs(ranked: RankedPlan) -> list[str]:
+    """The figures that the formulas take from the accelerator, the profile and the stack."""
+    asked = ranked.question
+    gpu, profile, stack = asked.cluster.accelerator, asked.profile, asked.stack
+    precision = asked.workload.precision
+    provisional = [name for name, source in gpu.sources.items() if source.provisional]
+    lines = [
+        f"Accelerator {gpu.name}: {float(gpu.peak_flops(precision)) / 1e12:,.1f} TFLOP/s dense {precision}, "
+        f"{format_bandwidth(float(gpu.memory_bandwidth))} memory, {format_bytes(float(gpu.memory))}"
+        + (f" (without source: {', '.join(provisional)})" if provisional else ""),
+        f"Profile {profile.name} ({profile.level}): {profile.memory_efficiency:.2f} of the memory bandwidth, overlap "
+        f"leaves {profile.overlap_penalty:.2f} of the shorter side, step time +-{profile.error:.0%}, memory "
+        f"+-{profile.memory_error:.0%} (one standard deviation)",
+        f"Stack {stack.name}: allocator slack {stack.allocator_slack:.2f}, context {format_bytes(float(stack.context))}"
+        + (f". Source: {stack.source}" if stack.source else ""),
+    ]
+    return lines + [f"Profile source: {source}" for source in profile.sources]

@@ -1,0 +1,137 @@
+"""A recommendation printed for people: one sentence, the table, the reasons."""
+
+from __future__ import annotations
+
+from planner.answer.ranked_plan import RankedPlan
+from planner.answer.recommendation import Recommendation
+from planner.cli.printing import Heading, say, table
+from planner.explain.words import RECOMPUTE_NAMES, SCHEDULE_NAMES, extras
+from planner.quantities import GIB, format_count
+from planner.spec.plan import Recompute, Schedule
+
+MEMORY = "memory:"
+"""Begins the search's reasons for plans that are legal but too large."""
+REJECTIONS_SHOWN = 4
+
+
+def print_ranking(answer: Recommendation) -> None:
+    """The answer, its evidence and its reasons on stdout."""
+    say(answer.sentence)
+    say()
+    table(_headings(answer), [_row(plan) for plan in answer.plans], best=True)
+    say()
+    if any(plan.tie for plan in answer.plans):
+        say("~ ties with the best: the chance that either is faster is under 80 %.", indent="  ")
+    for title, text in _remarks(answer):
+        say(f"{title}: {text}", indent="  ")
+
+
+def _headings(answer: Recommendation) -> list[Heading]:
+    asked = answer.question
+    peak = float(asked.cluster.accelerator.peak_flops(asked.workload.precision)) / 1e12
+    usable = answer.best.usable / GIB
+    return [
+        Heading("#", 1),
+        Heading("plan", 1, left=True),
+        Heading("tp", 3),
+        Heading("pp", 3),
+        Heading("cp", 4),
+        Heading("ep", 4),
+        Heading("dp_shard", 3),
+        Heading("dp_replicate", 4),
+        Heading("micro-batch\n(seq)", 3),
+        Heading("m", 3),
+        Heading("schedule", 5, left=True),
+        Heading("recompute", 3, left=True),
+        Heading("step time\n(s)", 1),
+        Heading("80 % interval\n(s)", 2),
+        Heading("tokens/s\ntotal", 2),
+        Heading("tokens/s\nper GPU", 2),
+        Heading(f"MFU (% of\n{peak:,.0f} TFLOP/s)", 3),
+        Heading(f"memory per GPU\n(GiB of {usable:.1f})", 1),
+        Heading("fits", 1, left=True),
+        Heading("USD per\nMtok", 4),
+        Heading("also", 2, left=True),
+    ]
+
+
+def _row(ranked: RankedPlan) -> list[str]:
+    plan, speed, interval, price = ranked.plan, ranked.speed, ranked.interval, ranked.usd_per_million_tokens
+    return [
+        f"{ranked.rank}{'~' if ranked.tie else ''}",
+        ranked.name,
+        *(str(degree) for degree in (plan.tp, plan.pp, plan.cp, plan.ep, plan.dp_shard, plan.dp_replicate)),
+        str(plan.micro_batch_size),
+        str(plan.num_microbatches),
+        SCHEDULE_NAMES[Schedule(int(plan.schedule))],
+        RECOMPUTE_NAMES[Recompute(int(plan.recompute))],
+        three_digits(ranked.step_time),
+        f"{three_digits(interval.low)}-{three_digits(interval.high)}",
+        f"{speed.tokens_per_s:,.0f}",
+        f"{speed.tokens_per_s_per_gpu:,.0f}",
+        f"{100 * float(speed.mfu):.1f}",
+        f"{ranked.peak / GIB:.1f}",
+        ranked.verdict.name.lower().replace("_", " "),
+        "-" if price is None else _range(three_digits(price[0]), three_digits(price[1])).replace(" to ", "-"),
+        extras(plan),
+    ]
+
+
+def _remarks(answer: Recommendation) -> list[tuple[str, str]]:
+    """Titles and sentences below the table: the next plan, what limits the best, the other families, the rest."""
+    return [
+        *(("next", reason) for reason in answer.reasons[:1]),
+        ("limit", answer.limit),
+        *(("instead", reason) for reason in answer.reasons[1:]),
+        ("fit", _fitting(answer)),
+        *_illegal(answer),
+        *_cost(answer),
+    ]
+
+
+def _fitting(answer: Recommendation) -> str:
+    """How many plans fit, and what the others fail by."""
+    failed = _named(answer, in_memory=True)
+    return f"{answer.feasible:,} of {answer.evaluated:,} legal plans" + (f"; the others: {failed}" if failed else "")
+
+
+def _illegal(answer: Recommendation) -> list[tuple[str, str]]:
+    """What made plans illegal, where it is worth knowing."""
+    reasons = _named(answer, in_memory=False)
+    return [("not legal", reasons)] if reasons else []
+
+
+def _named(answer: Recommendation, *, in_memory: bool) -> str:
+    """The commonest reasons with their counts; those of memory, or the others."""
+    chosen = {reason: count for reason, count in answer.rejected.items() if (MEMORY in reason) == in_memory}
+    counts = sorted(chosen.items(), key=lambda item: (-item[1], item[0]))
+    named = [f"{count:,} {reason.removeprefix(f'{MEMORY} ')}" for reason, count in counts[:REJECTIONS_SHOWN]]
+    more = [f"and {len(counts) - REJECTIONS_SHOWN} more"] if len(counts) > REJECTIONS_SHOWN else []
+    return "; ".join(named + more)
+
+
+def _cost(answer: Recommendation) -> list[tuple[str, str]]:
+    """What the whole run takes, when its tokens were given."""
+    run, asked = answer.best.run, answer.question
+    if run is None:
+        return []
+    text = f"{format_count(run.tokens)} tokens take {run.days:,.3g} days, {run.gpu_hours:,.0f} GPU-hours"
+    if asked.price:
+        price = asked.price
+        date = f", prices of {price.date}" if price.date else ""
+        money = _range(f"{run.usd_low:,.0f}", f"{run.usd_high:,.0f}")
+        text += f", {money} USD (at {_range(f'{price.low:g}', f'{price.high:g}')} USD per GPU-hour{date})"
+    return [("run", text)]
+
+
+def three_digits(value: float) -> str:
+    """A number with three significant digits.
+
+    >>> three_digits(3.3), three_digits(0.0414), three_digits(304.2)
+    ('3.30', '0.0414', '304')
+    """
+    return f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:,.0f}"
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
