@@ -44,7 +44,7 @@ def nothing_fits(case: Case, candidates: Candidates, memory: Fitting, estimate: 
     worst, count = max(memory.rejected.items(), key=lambda reason: reason[1])
     remedies = list(_what_helps(case, estimate))
     helps = f"it would fit with {', or '.join(remedies)}" if remedies else "none of the usual changes would make it fit"
-    words = f"none of {len(candidates):,} plans fits, {count:,} of them for {worst}"
+    words = f"none of {len(candidates):,} plans fits (most often, {count:,} times, for {worst})"
     return NoFeasiblePlan(
         f"{words}; {_nearest(case, candidates, memory, estimate)}; {helps}", {**candidates.rejected, **memory.rejected}
     )

@@ -124,14 +124,24 @@ def ulysses_divides_heads(plans: Plan, figures: Figures) -> Mask:
     return (np.asarray(plans.context_kind) != ContextKind.ULYSSES) | whole
 
 
+def dense_model_has_no_ep(plans: Plan, figures: Figures) -> Mask:
+    """No experts to divide."""
+    return figures.has_experts | (np.asarray(plans.ep) == 1)
+
+
+def dense_model_has_no_expert_tp(plans: Plan, figures: Figures) -> Mask:
+    """No experts to divide."""
+    return figures.has_experts | (np.asarray(plans.expert_tp) == 1)
+
+
 def ep_divides_experts(plans: Plan, figures: Figures) -> Mask:
-    """As many whole experts on each rank; none to divide in a dense model."""
-    return figures.num_experts % plans.ep == 0
+    """As many whole experts on each rank."""
+    return (not figures.has_experts) | (figures.num_experts % plans.ep == 0)
 
 
 def expert_tp_is_one_or_tp(plans: Plan, figures: Figures) -> Mask:
-    """An expert is whole or divided over the tensor group (a dense model has none to divide)."""
-    return (plans.expert_tp == 1) | ((plans.expert_tp == plans.tp) & figures.has_experts)
+    """An expert is whole or divided over the tensor group."""
+    return (not figures.has_experts) | (plans.expert_tp == 1) | (plans.expert_tp == plans.tp)
 
 
 def expert_tp_divides_expert(plans: Plan, figures: Figures) -> Mask:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,24 +25,12 @@ from planner.search.fix import Fix, check_fix, sharding_kind
 from planner.search.grow import Sieve, cross
 from planner.search.layers import end_layers
 from planner.search.layout import distinct_orders
+from planner.search.product import converted, product
 from planner.spec.cluster import Cluster
-from planner.spec.codec import PLAN_KINDS, PLAN_SWITCHES
 from planner.spec.model import Model
 from planner.spec.plan import ContextKind, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
-
-CODES = (*PLAN_KINDS, *PLAN_SWITCHES)
-"""Fields held as int8."""
-BATCH_FIELDS = (
-    "micro_batch_size",
-    "num_microbatches",
-    "virtual_stages",
-    "first_stage_layers",
-    "last_stage_layers",
-    "schedule",
-    "recompute",
-)
 
 
 @dataclass(frozen=True)
@@ -56,14 +44,18 @@ class Bounds:
     micro_batch_tokens: int = 131072
     """Micro-batches of at most so many tokens on a rank (torchtitan's 70B runs: 16 sequences of 8192); one sequence
     is always searched."""
+    shards_across_nodes: bool = False
+    """Whether sharding groups that neither fill nodes nor lie within one are searched; they always are where they
+    leave no replicas."""
     virtual_stages: int = 12
     """Chunks a rank (Megatron-LM's 175B runs: 96 layers in 12 chunks on each of 8 stages)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Distinct, canonical, legal plans as compact columns; those that differ in rank order alone stand together.
+    """Distinct, canonical, legal plans; those that differ in rank order alone stand together.
 
+    `plans` holds them as small integers, to be kept and not to be computed with: for that there are `chunks`, `rows`.
     `rejected` counts by reason what was not legal; a plan of which only some fields were chosen counts once.
     """
 
@@ -82,7 +74,7 @@ class Candidates:
 
     def rows(self, index: slice | Column) -> Plan:
         """Some of the plans, counts as int64, so that products of them do not overflow."""
-        return _converted(self.plans[index], np.int64)
+        return converted(self.plans[index], np.int64)
 
     def row(self, index: int) -> Plan:
         """One plan, as Python numbers."""
@@ -109,7 +101,7 @@ def enumerate_plans(
     mesh = _meshes(sieve, bounds or Bounds())
     orders = sieve.searched("rank_order", list(RankOrder))
     batch = _batches(sieve, bounds or Bounds(), mesh)
-    plans = _product(mesh, batch, orders, distinct_orders(mesh, cluster, tuple(orders)))
+    plans = product(mesh, batch, orders, distinct_orders(mesh, cluster, tuple(orders)))
     return Candidates(plans, dict(sieve.rejected), int(orders.min()))
 
 
@@ -119,6 +111,7 @@ def _meshes(sieve: Sieve, bounds: Bounds) -> Plan:
     plans = _experts(sieve, _splits(plans))
     plans = _shardings(sieve, plans)
     plans = sieve.fixed(sieve.fixed(plans, "dp_shard"), "dp_replicate")
+    plans = plans if bounds.shards_across_nodes else _shards_on_whole_nodes(plans, sieve.figures.gpus_per_node)
     plans = _sequence_switches(sieve, plans)
     plans = cross(plans, offload=sieve.asked("offload", list(Offload), Offload.NONE))
     plans = sieve.legal(plans, rules.OFFLOAD)
@@ -177,6 +170,14 @@ def _shardings(sieve: Sieve, plans: Plan) -> Plan:
     return sieve.legal(plans, rules.SHARDING)
 
 
+def _shards_on_whole_nodes(plans: Plan, node_size: int) -> Plan:
+    """Plans whose blocks of tp x cp x dp_shard ranks fill nodes, or nodes them; all plans where none does."""
+    block = plans.tp * plans.cp * plans.dp_shard
+    even = (block % node_size == 0) | (node_size % block == 0)
+    kept = np.asarray(even | (plans.dp_replicate == 1) | (plans.sharding == Sharding.NONE))
+    return plans[kept] if kept.any() else plans
+
+
 def _sequence_switches(sieve: Sieve, plans: Plan) -> Plan:
     plans = cross(plans, sequence_parallel=[0, 1])
     plans = sieve.fixed(plans[(plans.sequence_parallel == 0) | (plans.tp > 1)], "sequence_parallel")
@@ -214,36 +215,3 @@ def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
     suits = ((plans.schedule == Schedule.NONE) == (plans.pp == 1)) & not_gpipe_by_another_name(plans, tuple(kinds))
     plans = sieve.possible(plans, suits, "the schedule does not go with this PP and number of virtual stages")
     return sieve.legal(plans, rules.SCHEDULE)
-
-
-def _product(mesh: Plan, batch: Plan, orders: Column, distinct: Column) -> Plan:
-    """Each mesh with each batch of its pp, cp and dp, in each of its distinct rank orders (mask of meshes x orders)."""
-    mesh_class, batch_class = _classes(mesh, batch)
-    starts = np.searchsorted(batch_class, mesh_class, side="left")
-    batches = np.searchsorted(batch_class, mesh_class, side="right") - starts
-    variants = distinct.sum(axis=1)
-    rows = np.repeat(np.arange(len(mesh), dtype=np.int32), batches * variants)
-    ends = np.cumsum(batches * variants)
-    position = np.arange(len(rows)) - (ends - batches * variants)[rows]
-    which_batch, variant = np.divmod(position, variants[rows])
-    ranked = np.argsort(~distinct, axis=1, kind="stable")
-    plans = _converted(mesh, np.int32)[rows]
-    chosen = _converted(batch, np.int32)[starts[rows] + which_batch]
-    taken = {name: getattr(chosen, name) for name in BATCH_FIELDS}
-    return replace(plans, **taken, rank_order=orders.astype(np.int8)[ranked[rows, variant]])
-
-
-def _classes(mesh: Plan, batch: Plan) -> tuple[Column, Column]:
-    """A number for each row of both that says its pp, cp and data-parallel degree; ascending in the batches."""
-    base = 1 + int(np.max(mesh.world_size))
-    of_mesh, of_batch = ((plans.pp * base + plans.cp) * base + plans.dp for plans in (mesh, batch))
-    return np.asarray(of_mesh), np.asarray(of_batch)
-
-
-def _converted(plans: Plan, dtype: type) -> Plan:
-    """Counts as `dtype`, codes as int8."""
-    changed = {f.name: np.asarray(getattr(plans, f.name)) for f in fields(plans)}
-    return replace(
-        plans,
-        **{name: value.astype(np.int8 if name in CODES else dtype, copy=False) for name, value in changed.items()},
-    )

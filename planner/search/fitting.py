@@ -31,7 +31,8 @@ ITEM_WORDS = {
     "context": "device context",
     "reserve": "allocator reserve",
 }
-HOST_MEMORY = "host memory: what is offloaded does not fit"
+DEVICE_MEMORY = "memory: mostly "
+HOST_MEMORY = "host memory: what is offloaded"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,5 +98,5 @@ def _dominant(use: MemoryUse, count: Column) -> dict[str, int]:
     """Plans counted by their largest item; `count` is how many plans each row stands for."""
     items = np.stack([np.broadcast_to(getattr(use, name), len(count)) for name in MemoryUse.ITEMS])
     totals = np.bincount(items.argmax(axis=0), weights=count, minlength=len(MemoryUse.ITEMS))
-    names = (f"memory: mostly {ITEM_WORDS[name]}" for name in MemoryUse.ITEMS)
+    names = (f"{DEVICE_MEMORY}{ITEM_WORDS[name]}" for name in MemoryUse.ITEMS)
     return {name: int(total) for name, total in zip(names, totals, strict=True) if total}

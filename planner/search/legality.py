@@ -23,6 +23,9 @@ LABELS = {
     "expert_tp": "expert TP",
     "micro_batch_size": "micro-batch",
     "num_microbatches": "micro-batches",
+    "virtual_stages": "virtual stages",
+    "first_stage_layers": "first stage's layers",
+    "last_stage_layers": "last stage's layers",
     "context_kind": "context parallelism",
 }
 SHOWN = 16

@@ -62,6 +62,8 @@ CONTEXT_KIND = (
     ),
 )
 EXPERTS = (
+    Rule("ep", where.dense_model_has_no_ep, "{ep}: a dense model has no experts"),
+    Rule("expert_tp", where.dense_model_has_no_expert_tp, "{expert_tp}: a dense model has no experts"),
     Rule("ep", where.ep_divides_experts, "{ep} does not divide {num_experts} experts"),
     Rule("expert_tp", where.expert_tp_is_one_or_tp, "{expert_tp} is neither 1 nor the experts' {tp}", alone=False),
     Rule("expert_tp", where.expert_tp_divides_expert, "{expert_tp} does not divide experts of {expert_sizes} columns"),
@@ -82,7 +84,7 @@ SHARDING = (
     Rule(
         "sharding", where.zero2_reduces_at_once, "ZeRO-2 cannot keep gradients over {pp}'s micro-batches", alone=False
     ),
-    Rule("sharding", where.zero2_has_no_replicas, "ZeRO-2 has no hybrid form: not {dp_replicate}", alone=False),
+    Rule("sharding", where.zero2_has_no_replicas, "ZeRO-2 has no hybrid form: {dp_replicate} is above 1", alone=False),
 )
 SEQUENCE = (
     Rule("sequence_parallel", where.sequence_parallel_in_stack, "{stack} has no sequence parallelism"),
@@ -138,7 +140,7 @@ SCHEDULE = (
     Rule(
         "num_microbatches",
         where.interleaving_fills_rounds,
-        "interleaving: {num_microbatches} is no multiple of {pp}",
+        "{num_microbatches} to interleave: no multiple of {pp}",
         alone=False,
     ),
 )

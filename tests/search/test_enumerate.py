@@ -26,7 +26,7 @@ from planner.spec.plan import (
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
-UNBOUNDED = Bounds(tp_nodes=100, cp_tokens=1, micro_batch_tokens=10**9, virtual_stages=10**6)
+UNBOUNDED = Bounds(tp_nodes=100, cp_tokens=1, micro_batch_tokens=10**9, shards_across_nodes=True, virtual_stages=10**6)
 
 
 def every_plan(world, layers, batch, experts):
@@ -157,8 +157,9 @@ def test_candidates_are_legal_canonical_and_distinct(dense, mixture, nodes, figu
     cluster, job = nodes(drawn["nodes"], gpus=drawn["gpus"], fabric=fabric), Workload(drawn["batch"], 4096)
     found = enumerate_plans(model, cluster, job, stack=stack)
     setting = figures(model, cluster, job, stack)
-    assert legal(found.plans, setting).all()
-    assert is_canonical(found.plans, cluster, setting).all()
+    plans = found.rows(slice(None))
+    assert legal(plans, setting).all()
+    assert is_canonical(plans, cluster, setting).all()
     rows = rows_of(found.plans)
     assert len(set(rows)) == len(rows)
 
@@ -268,6 +269,13 @@ def test_a_fixed_degree_beyond_the_bounds_is_searched(models, nodes, stack):
     question = (models.llama_8b, nodes(4), Workload(128, 4096))
     assert enumerate_plans(*question, stack=stack).plans.tp.max() == 16
     assert set(enumerate_plans(*question, stack=stack, fix={"tp": 32}).plans.tp) == {32}
+
+
+def test_sharding_groups_fill_nodes_or_nodes_them_unless_they_leave_no_replicas(models, nodes, stack):
+    question = (models.llama_8b, nodes(3), Workload(96, 4096))
+    plans = enumerate_plans(*question, stack=stack, fix=parse_fix("tp=1,pp=1,cp=1,sharding=zero3")).plans
+    assert set(plans.dp_shard) == {2, 4, 8, 24}
+    assert set(enumerate_plans(*question, stack=stack, fix={"dp_shard": 6}).plans.dp_shard) == {6}
 
 
 def test_offload_asynchronous_tp_and_eager_execution_are_searched_only_on_request(models, nodes, stack):

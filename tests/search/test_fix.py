@@ -85,7 +85,7 @@ def test_fsdp_with_replicas_is_hybrid_and_ddp_is_not():
         ("tp=16..", "TP 16 does not divide 8 GPUs"),
         ("dp=16", "DP 16 does not divide 8 GPUs; possible: 1, 2, 4, 8"),
         ("cp=5|7", "CP 5 does not divide 8 GPUs; possible: 1, 2, 4, 8"),
-        ("ep=2", "EP 2 does not divide 1 experts; possible: 1"),
+        ("ep=2", "EP 2: a dense model has no experts; possible: 1"),
         ("mbs=3", "micro-batch 3 x DP 1 does not divide the global batch of 1024 sequences; possible: 1, 2, 4"),
         ("sharding=zero2", "only-zero1 has no sharding zero2; possible: none, zero1"),
         ("schedule=zb-h1", "only-zero1 has no schedule zb_h1; possible: none, one_f_one_b"),

@@ -55,12 +55,12 @@ def test_a_published_405b_plan_is_legal(models, figures, nodes):
         (Plan(tp=8, num_microbatches=512), "micro-batch 1 x micro-batches 512 x DP 1 is not the global batch of 1024"),
         (Plan(dp_replicate=3), "DP 3 does not divide 8 GPUs; possible: 1, 2, 4, 8"),
         (Plan(cp=3), "CP 3 does not divide 4096 tokens"),
-        (Plan(ep=2), "EP 2 does not divide 1 experts; possible: 1"),
-        (Plan(expert_tp=8, tp=8), "expert TP 8 is neither 1 nor the experts' TP 8; possible: 1"),
+        (Plan(ep=2), "EP 2: a dense model has no experts; possible: 1"),
+        (Plan(expert_tp=8, tp=8), "expert TP 8: a dense model has no experts; possible: 1"),
         (Plan(sharding=Sharding.ZERO3), "sharding zero3 needs dp_shard 1 x CP 1 above 1; possible: none"),
         (Plan(sequence_parallel=1), "sequence parallelism needs TP 1 above 1"),
         (Plan(async_tp=1), "async TP needs sequence parallelism"),
-        (Plan(virtual_stages=2), "schedule none does not go with virtual_stages 2; possible: 1"),
+        (Plan(virtual_stages=2), "schedule none does not go with virtual stages 2; possible: 1"),
         (Plan(pp=4, first_stage_layers=31, last_stage_layers=0), "leave too few for PP 4"),
     ],
 )
@@ -125,8 +125,8 @@ def test_zero2_goes_neither_with_a_pipeline_nor_with_replicas_of_its_group(model
 
 def test_interleaving_needs_rounds_of_pp_micro_batches(models, figures, nodes):
     plan = Plan(pp=8, num_microbatches=12, dp_replicate=1, schedule=Schedule.INTERLEAVED, virtual_stages=2)
-    words = reason_on("interleaving", plan, figures(models.llama_8b, nodes(1), Workload(12, 4096)))
-    assert words.startswith("interleaving: micro-batches 12 is no multiple of PP 8; possible: 8")
+    words = reason_on("interleave", plan, figures(models.llama_8b, nodes(1), Workload(12, 4096)))
+    assert words.startswith("micro-batches 12 to interleave: no multiple of PP 8; possible: 8")
 
 
 def test_a_stack_is_not_asked_for_what_it_cannot_express(models, figures):

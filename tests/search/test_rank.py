@@ -3,6 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.catalogue.hardware import cluster
+from planner.catalogue.models import model
+from planner.catalogue.profiles import profile
 from planner.errors import NoFeasiblePlan, SpecError
 from planner.estimate.interval import FULL
 from planner.estimate.memory import memory_use
@@ -72,6 +75,17 @@ def test_the_best_of_all_parts_is_the_best_of_the_whole(parts, objective, ranked
     assert min(order(values(each)[0]) for each in bests) == order(values(whole)[0])
     winners = [each.best.plan.as_dict() for each in bests if order(values(each)[0]) == order(values(whole)[0])]
     assert whole.best.plan.as_dict() in winners
+
+
+@pytest.mark.parametrize("parts", [["tp=1", "tp=2..8"], ["sharding=fsdp|hsdp", "sharding=ddp|zero1|zero2"]])
+def test_parts_agree_with_the_whole_under_the_planners_own_estimates(parts, stack):
+    question = model("llama-3.1-8b"), cluster("2xdgx-h100"), Workload(64, 8192)
+    asked = {"stack": stack, "profile": profile("h100-sxm", "torch"), "top": 1}
+    whole = search(*question, **asked).best
+    bests = [search(*question, **asked, fix=parse_fix(part)).best for part in parts]
+    fastest = min(bests, key=lambda best: float(best.time.total))
+    assert fastest.plan.as_dict() == whole.plan.as_dict()
+    assert float(fastest.time.total) == float(whole.time.total)
 
 
 def test_no_feasible_plan_is_better_than_the_first(ranked, models, nodes, stack):
