@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -96,7 +96,8 @@ def _rich_table(headings: Sequence[Heading], lines: Sequence[Sequence[str]], *, 
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=window_width(), highlight=False, soft_wrap=False)
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    console = Console(width=window_width(), color_system=colours, highlight=False)
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         grid.add_column(

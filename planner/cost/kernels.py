@@ -186,6 +186,8 @@ def memory_bound_time(traffic: Bytes, memory_bandwidth: BytesPerSecond, overhead
 
     t = M / W + t0
 
+    Source: the memory side of the roofline (Williams et al. 2009).
+
     >>> memory_bound_time(2.7e9, 2.7e12)
     0.001
     """

@@ -90,7 +90,9 @@ TIME_TERMS: Mapping[str, Term] = {
 MEMORY_TERMS: Mapping[str, Term] = {
     "weights": Term("weights", "state", (states.held_bytes, states.quantized_bytes)),
     "gradients": Term("gradients", "state", (states.held_bytes,)),
-    "optimizer": Term("optimizer states", "state", (states.held_bytes, optimizers.state_bytes)),
+    "optimizer": Term(
+        "optimizer states", "state", (states.held_bytes, optimizers.moment_bytes, optimizers.quantized_moment_bytes)
+    ),
     "activations": Term(
         "activations in flight",
         "activations",

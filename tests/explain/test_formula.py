@@ -32,7 +32,7 @@ def test_every_term_has_equation_and_source(name, term):
         assert each.source
 
 
-@pytest.mark.parametrize("function", cost_functions(), ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", list(cost_functions()), ids=lambda f: f.__name__)
 def test_every_cost_function_states_equation_and_source(function):
     found = formula(function)
     assert found.equation

@@ -1,0 +1,70 @@
+"""The command line is an interface: its options are frozen here, and every one is documented."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from planner.cli.main import COMMANDS, main
+
+DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+QUESTION = [
+    "--network", "--seq-len", "--global-batch-size", "--precision", "--state", "--optimizer", "--method", "--lora-rank",
+    "--attention", "--offload", "--tokens", "--usd-per-gpu-hour", "--target", "--stack", "--profile", "--fix",
+    "--objective", "--quiet", "--json",
+]  # fmt: skip
+FROZEN = {
+    "recommend": ["MODEL", "CLUSTER", *QUESTION, "--top", "--explain", "--emit"],
+    "fits": ["MODEL", "CLUSTER", *QUESTION],
+    "explain": ["MODEL", "CLUSTER", *QUESTION],
+    "show": ["NAME", "--json"],
+    "ls": ["KIND", "--json"],
+    "topo show": ["CLUSTER", "--network", "--tp", "--pp", "--cp", "--dp-replicate", "--rank-order", "--json"],
+}
+
+
+def leaves(command, context, name=""):
+    if isinstance(command, click.Group):
+        names = COMMANDS if command is main else command.commands
+        for each in names:
+            yield from leaves(command.get_command(context, each), context, f"{name} {each}".strip())
+    else:
+        yield name, command
+
+
+LEAVES = dict(leaves(main, click.Context(main)))
+
+
+def spelled(parameter):
+    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.name.upper()
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_options_neither_appear_nor_vanish_by_accident(name):
+    assert [spelled(parameter) for parameter in LEAVES[name].params] == FROZEN[name]
+
+
+def test_every_frozen_command_exists():
+    assert LEAVES.keys() == FROZEN.keys()
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_and_option_is_documented(name):
+    assert f"## {name}" in DOCS
+    for parameter in LEAVES[name].params:
+        if isinstance(parameter, click.Option):
+            assert any(f"`{spelling}" in DOCS for spelling in parameter.opts), spelled(parameter)
+            assert parameter.help, spelled(parameter)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_choice_of_an_option_is_documented(name):
+    for parameter in LEAVES[name].params:
+        if isinstance(parameter.type, click.Choice):
+            assert [choice for choice in parameter.type.choices if choice not in DOCS] == []
+
+
+def test_exit_codes_are_documented():
+    for code in range(6):
+        assert f"\n| {code} | " in DOCS
