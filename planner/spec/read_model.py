@@ -53,7 +53,8 @@ def _parsed(file: Path, where: str) -> Any:
     """The file's JSON, whatever it holds."""
     try:
         if not os.path.exists(file):
-            missing = "the folder holds no config.json" if file.name == "config.json" else "there is no such file"
+            in_folder = file.name == "config.json" and os.path.isdir(file.parent)
+            missing = "the folder holds no config.json" if in_folder else "there is no such file"
             raise FileFormatError(missing, where=where)
         if not file.is_file():
             raise FileFormatError("not a regular file", where=where)

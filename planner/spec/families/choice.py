@@ -8,7 +8,6 @@ from typing import Any
 
 from planner.errors import FileFormatError, SpecError
 from planner.spec.families import FAMILIES
-from planner.spec.families.family import Family
 from planner.spec.families.fields import shown
 
 MIXERS = "layers with state-space, recurrent or linear-attention mixers"
@@ -59,8 +58,8 @@ DIMENSIONS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "interm
 SIGNS_OF_A_MODEL = (*DIMENSIONS, "model_type", "architectures", "n_embd", "d_model", "n_layer", "num_layers")
 
 
-def family_of(config: Mapping[str, Any], *, where: str) -> tuple[Family, str]:
-    """The family that reads a configuration, and a note where it had to be guessed.
+def family_of(config: Mapping[str, Any], *, where: str) -> tuple[str, str]:
+    """The model_type among `FAMILIES` as which a configuration is read, and a note where it had to be guessed.
 
     Raises FileFormatError where nothing looks like a model, SpecError where the architecture is not modelled.
     """
@@ -70,7 +69,7 @@ def family_of(config: Mapping[str, Any], *, where: str) -> tuple[Family, str]:
     key = (model_type or "").lower()
     refuse_unmodelled(key, where=where)
     if key in FAMILIES:
-        return FAMILIES[key], ""
+        return key, ""
     return _guess(config, key, where=where)
 
 
@@ -81,7 +80,7 @@ def refuse_unmodelled(model_type: str, *, where: str) -> None:
         raise SpecError(f"model_type {model_type} has {what}, which the planner does not model yet", where=where)
 
 
-def _guess(config: Mapping[str, Any], key: str, *, where: str) -> tuple[Family, str]:
+def _guess(config: Mapping[str, Any], key: str, *, where: str) -> tuple[str, str]:
     if not any(sign in config for sign in SIGNS_OF_A_MODEL):
         raise FileFormatError("not a model's configuration: it has no model_type and no hidden_size", where=where)
     named = f"model_type {reprlib.repr(key)} is not known" if key else "there is no model_type"
@@ -91,7 +90,7 @@ def _guess(config: Mapping[str, Any], key: str, *, where: str) -> tuple[Family, 
     if not likeness:
         known = "hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size, rms_norm_eps"
         raise SpecError(f"{named}, and the keys are not those of a Llama-like decoder ({known})", where=where)
-    return FAMILIES[likeness], f"{named}: read as {likeness}"
+    return likeness, f"{named}: read as {likeness}"
 
 
 def _likeness(config: Mapping[str, Any], key: str) -> str:

@@ -79,7 +79,7 @@ class Fields:
         value = self.value(name)
         if value is None:
             if default is None:
-                raise self.error(f"{self.label(name)} is missing; it must be a whole number")
+                raise self.error(f"{self.label(name)} is missing or null; it must be a whole number")
             return default
         return self._whole(value, self.label(name), least=least, most=LIMITS.get(name, DEFAULT_LIMIT))
 

@@ -36,7 +36,8 @@ def joined_model(config: Mapping[str, Any], *, where: str) -> Model:
     model_type = outer.text("model_type").lower()
     refuse_unmodelled(model_type, where=where)
     wrapper = WRAPPERS.get(model_type, UNKNOWN)
-    text = replace(_text_part(outer, wrapper), model_type=model_type or "unknown")
+    text = _text_part(outer, wrapper)
+    text = text if wrapper is UNKNOWN else replace(text, model_type=model_type)
     return _with_vision(_with_audio(text, outer), outer, wrapper)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
+
 from planner.errors import SpecError
-from planner.spec.families.fields import Fields, shown
+from planner.spec.families.fields import Fields
 
 FULL = frozenset(
     {
@@ -27,7 +29,7 @@ def windows(f: Fields, length: int) -> list[int | None]:
     named = f.words("layer_types", length)
     for word in named or ():
         if word not in FULL | SLIDING:
-            raise SpecError(f"layers of type {shown(word)} are not modelled yet", where=f.where)
+            raise SpecError(f"layers of type {reprlib.repr(word)} are not modelled yet", where=f.where)
     size = f.optional("sliding_window") if f.flag(f.family.sliding) else None
     if size is None:
         return [None] * length

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.errors import SpecError
+from planner.spec.families import FAMILIES
 from planner.spec.families.choice import DIMENSIONS, family_of
 from planner.spec.families.fields import Fields
 from planner.spec.families.layers import transformer
@@ -27,28 +28,29 @@ def single_model(
     implies. Raises FileFormatError for wrong values and SpecError for what is not modelled.
     """
     config = {**config, "model_type": model_type} if model_type else config
-    family, guess = family_of(config, where=where)
-    f = Fields(config, family.but(defaults=defaults), where=where, path=path)
+    read_as, guess = family_of(config, where=where)
+    family = FAMILIES[read_as].but(defaults=defaults)
+    f = Fields(config, family, where=where, path=path)
     if f.flag("add_cross_attention"):
         raise SpecError("cross-attention of a decoder that stands alone is not modelled yet", where=where)
-    if f.family.experts is False and f.count("num_experts", 0, least=0) > 1:
-        raise SpecError(f"{f.label('num_experts')}: experts in this model_type are not modelled yet", where=where)
+    if family.experts is False and f.stated("num_experts") and f.count("num_experts", least=0) > 1:
+        raise SpecError(f"{f.label('num_experts')}: experts of a {read_as} are not modelled yet", where=where)
     model = (family.build or transformer)(f)
-    notes = (guess, f.remark(family.note), _assumed(f), _quantised(f))
+    notes = (guess, f.remark(family.note), _assumed(f, read_as), _quantised(f))
     left_out = [*_prediction_modules(f, model), *_other_inputs(f)]
     return replace(
         model,
-        model_type=f.text("model_type"),
+        model_type=read_as,
         left_out=tuple(part for part, _ in left_out),
         notes=tuple(note for note in (*notes, *(note for _, note in left_out)) if note),
     )
 
 
-def _assumed(f: Fields) -> str:
+def _assumed(f: Fields, read_as: str) -> str:
     """Which of the main dimensions the file leaves to the class defaults."""
-    silent = [name for name in DIMENSIONS if not f.stated(name) and isinstance(f.value(name), int) and f.value(name)]
-    given = ", ".join(f"{name} {f.value(name)}" for name in silent)
-    return f"not stated, taken from the defaults of {f.text('model_type')}: {given}" if given else ""
+    defaults = {name: f.family.defaults.get(name) for name in DIMENSIONS if not f.stated(name)}
+    given = ", ".join(f"{name} {size}" for name, size in defaults.items() if isinstance(size, int) and size)
+    return f"not stated, taken from the defaults of {read_as}: {given}" if given else ""
 
 
 def _prediction_modules(f: Fields, model: Model) -> list[tuple[str, str]]:
