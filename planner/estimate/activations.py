@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import activations as cost
-from planner.estimate.factor import distinct
-from planner.estimate.shapes import KEYS, Shapes, attention_widths, shapes
-from planner.quantities import Bytes, Column
+from planner.estimate.factor import LAYER, distinct_plans
+from planner.estimate.shapes import Shapes, attention_widths, shapes
+from planner.quantities import Bytes
 from planner.spec.model import Layer, Model
 from planner.spec.plan import ContextKind, Plan, Recompute
 from planner.spec.stack import Stack
@@ -22,8 +22,8 @@ FULL_PRECISION = ("fp32", "tf32")
 class LayerActivations:
     """Bytes of shape (kinds, rows): what a layer keeps for backward, and all that it has while it is worked on."""
 
-    kept: Column
-    whole: Column
+    kept: Bytes
+    whole: Bytes
 
 
 def element_bytes(workload: Workload) -> Bytes:
@@ -33,12 +33,13 @@ def element_bytes(workload: Workload) -> Bytes:
 
 def layer_activations(model: Model, plans: Plan, workload: Workload, stack: Stack) -> LayerActivations:
     """Activations of every kind of layer under plan columns."""
-    combinations, index = distinct(plans, (*KEYS, "recompute"))
-    parts = [_activations(model, layer, combinations, workload, stack) for layer, _ in model.layer_kinds]
-    return LayerActivations(*(np.stack(column)[:, index] for column in zip(*parts, strict=True)))
+    combinations = distinct_plans(plans, LAYER)
+    some = combinations.of(plans)
+    kinds = [_activations(model, layer, some, workload, stack) for layer, _ in model.layer_kinds]
+    return LayerActivations(combinations.stack(kinds, "kept"), combinations.stack(kinds, "whole"))
 
 
-def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> tuple[Bytes, Bytes]:
+def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> LayerActivations:
     shape = shapes(layer, plans, workload)
     whole = _whole(model, layer, plans, workload, shape)
     kept = np.select(
@@ -51,7 +52,7 @@ def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, st
         ],
         whole,
     )
-    return kept, whole
+    return LayerActivations(kept, whole)
 
 
 def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Bytes:

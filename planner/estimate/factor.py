@@ -1,28 +1,34 @@
-"""Factor before you broadcast: most terms depend on few columns, so evaluate each distinct combination once."""
+"""Which columns of a plan a term depends on, and their distinct combinations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from planner.distinct import Distinct, distinct
 from planner.quantities import Column
 from planner.spec.plan import Plan
 
+LAYER = (
+    "tp",
+    "cp",
+    "ep",
+    "expert_tp",
+    "micro_batch_size",
+    "sequence_parallel",
+    "context_kind",
+    "compiled",
+    "recompute",
+)
+"""What the kernels and activations of a layer depend on."""
+STAGES = ("pp", "virtual_stages", "first_stage_layers", "last_stage_layers")
+"""What the layers of a pipeline rank depend on."""
+WIRE = (
+    "tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "context_kind",
+    "micro_batch_size", "sequence_parallel", "sharding",
+)  # fmt: skip
+"""What the communication of a layer depends on."""
 
-def distinct(plans: Plan, names: Sequence[str]) -> tuple[Plan, Column]:
-    """The distinct combinations of some columns, and for each row the index of its combination.
 
-    `plans` must hold columns. The other fields of the returned plans are those of the first row with the combination.
-
-    >>> plans = Plan(tp=np.array([8, 1, 8]), pp=np.array([1, 2, 4])).columns()
-    >>> combinations, index = distinct(plans, ["tp"])
-    >>> combinations.tp.tolist(), index.tolist()
-    ([1, 8], [1, 0, 1])
-    """
-    key = np.zeros(len(plans), dtype=np.int64)
-    for name in names:
-        values = np.asarray(getattr(plans, name), dtype=np.int64)
-        key = key * (int(values.max(initial=0)) + 1) + values
-    _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    return plans[first], index
+def distinct_plans(plans: Plan, names: tuple[str, ...], *others: Column) -> Distinct:
+    """Distinct combinations of some columns of the plans, and of further columns of whole numbers."""
+    return distinct([*(np.asarray(getattr(plans, name)) for name in names), *others])

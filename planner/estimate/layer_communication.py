@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.cost.states import held_bytes, quantized_bytes
 from planner.estimate.activations import element_bytes
+from planner.estimate.factor import WIRE, distinct_plans
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import Shapes, attention_widths, shapes
 from planner.quantities import Bytes, Count, Seconds
@@ -23,7 +24,8 @@ class LayerCommunication:
 
     `tp`, `ep` and `ulysses` are those of one forward (backward has as much); `regather` is what sequence parallelism
     gathers once more in backward; `ring` the forward's exchange of keys and values (backward: twice that).
-    `gather` and `reduce` are ZeRO-3's, of one layer.
+    `gather` and `reduce` are ZeRO-3's, of one layer. `head` is what the vocabulary-parallel head reduces, shape
+    (rows,).
     """
 
     tp: Seconds
@@ -33,18 +35,16 @@ class LayerCommunication:
     ep: Seconds
     gather: Seconds
     reduce: Seconds
+    head: Seconds
 
 
 def layer_communication(setting: Setting, plans: Plan, links: Links) -> LayerCommunication:
-    """Communication of every kind of layer under plan columns."""
-    parts = [_one_kind(setting, layer, plans, links) for layer, _ in setting.model.layer_kinds]
-    rows = len(plans)
-    return LayerCommunication(
-        **{
-            field.name: np.stack([np.broadcast_to(getattr(part, field.name), rows) for part in parts])
-            for field in fields(LayerCommunication)
-        }
-    )
+    """Communication of every kind of layer under plan columns, each distinct placement and size evaluated once."""
+    placed = distinct_plans(plans, WIRE)
+    some_plans, some_links = placed.of(plans), placed.of(links)
+    kinds = [_one_kind(setting, layer, some_plans, some_links) for layer, _ in setting.model.layer_kinds]
+    times = {field.name: placed.stack(kinds, field.name) for field in fields(LayerCommunication)}
+    return LayerCommunication(**(times | {"head": times["head"][0]}))
 
 
 def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> LayerCommunication:
@@ -67,6 +67,7 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> Laye
         ep=_experts(setting, layer, plans, shape, links),
         gather=gather,
         reduce=reduce,
+        head=network.all_reduce(boundary, links.tp),
     )
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from planner.cost import kernels as cost
 from planner.cost.states import quantized_bytes
-from planner.estimate.factor import distinct
-from planner.estimate.products import layer_products
+from planner.estimate.factor import LAYER, distinct_plans
+from planner.estimate.products import Product, layer_products
 from planner.estimate.setting import Setting
-from planner.estimate.shapes import KEYS, Shapes, shapes
+from planner.estimate.shapes import Shapes, rank_tokens, shapes
 from planner.quantities import Bytes, Scalar, Seconds
 from planner.spec.model import Layer, Model
 from planner.spec.plan import Plan, Recompute
@@ -49,15 +49,21 @@ class LayerTime:
 
 def layer_time(setting: Setting, plans: Plan) -> LayerTime:
     """Times of every kind of layer under plan columns, each distinct shape evaluated once."""
-    combinations, index = distinct(plans, (*KEYS, "recompute"))
-    parts = [_one_kind(setting, layer, combinations) for layer, _ in setting.model.layer_kinds]
-    full = len(combinations)
-    return LayerTime(
-        **{
-            field.name: np.stack([np.broadcast_to(getattr(part, field.name), full) for part in parts])[:, index]
-            for field in fields(LayerTime)
-        }
-    )
+    combinations = distinct_plans(plans, LAYER)
+    some = combinations.of(plans)
+    kinds = [_one_kind(setting, layer, some) for layer, _ in setting.model.layer_kinds]
+    return LayerTime(**{field.name: combinations.stack(kinds, field.name) for field in fields(LayerTime)})
+
+
+def head_time(setting: Setting, plans: Plan) -> Seconds:
+    """Output projection and loss of one micro-batch, forward and backward, without communication; shape (rows,)."""
+    combinations = distinct_plans(plans, LAYER)
+    some, model, workload = combinations.of(plans), setting.model, setting.workload
+    kernels, tokens = setting.kernels.half, rank_tokens(some, workload)
+    projection = Product(tokens, model.hidden_size, model.vocab_size / some.tp)
+    forward, inputs, weights = projection.times(kernels)
+    loss = cost.loss_traffic(tokens, projection.outputs, bytes_per_logit=setting.stack.logit_traffic_bytes)
+    return combinations.spread(forward + inputs + weights * (workload.method == "full") + kernels.stream(loss))
 
 
 def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:

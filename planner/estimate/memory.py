@@ -64,22 +64,24 @@ def _moments(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Mem
     zero = np.zeros_like(held)
     gradients = _gradients(plans, stack, state)
     gathered = _gather_buffers(model, plans, workload, stack, state)
-    use = MemoryUse(
+    optimizer = np.stack([state.optimizer] * 4 + [state.optimizer + state.optimizer_step])
+    activations = np.stack([held, held, held + _working_layer(plans, layers), zero, zero])
+    logits = np.stack([zero, _logits(model, plans, workload, stack, stage), zero, zero, zero])
+    allocated = state.weights + gradients + optimizer + activations + logits + gathered
+    return MemoryUse(
         weights=state.weights,
         gradients=gradients,
-        optimizer=np.stack([state.optimizer] * 4 + [state.optimizer + state.optimizer_step]),
-        activations=np.stack([held, held, held + _working_layer(plans, layers), zero, zero]),
-        logits=np.stack([zero, _logits(model, plans, workload, stack, stage), zero, zero, zero]),
+        optimizer=optimizer,
+        activations=activations,
+        logits=logits,
         gather_buffers=gathered,
         communication_buffers=_communication_buffers(model, plans, workload, stack),
         context=stack.context,
-        reserve=0.0,
+        reserve=(stack.allocator_slack - 1) * allocated + (state.gradients - gradients),
         host=state.host,
         role=0,
         moment=0,
     )
-    freed_gradients = state.gradients - gradients
-    return replace(use, reserve=(stack.allocator_slack - 1) * use.allocated + freed_gradients)
 
 
 def micro_batches_in_flight(plans: Plan, stage: Stages) -> Column:

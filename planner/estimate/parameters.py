@@ -11,6 +11,7 @@ from planner.estimate.stages import Stages
 from planner.quantities import Column, Count
 from planner.spec.model import Layer, Model
 from planner.spec.plan import Plan
+from planner.spec.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,33 @@ class LocalParameters:
     def outside_experts(self) -> Column:
         """All but the experts."""
         return self.dense + self.root
+
+
+@dataclass(frozen=True)
+class RankParameters:
+    """Trained parameters of one pipeline rank outside experts and in experts, and all of embedding and head.
+
+    Columns of shape (rows,), before data-parallel sharding.
+    """
+
+    dense: Column
+    experts: Column
+    root: Column
+
+    @property
+    def parts(self) -> tuple[Column, Column, Column]:
+        """All fields."""
+        return self.dense, self.experts, self.root
+
+
+def rank_parameters(model: Model, plans: Plan, workload: Workload, stages: Stages, role: Column) -> RankParameters:
+    """Parameters of the rank of the given role in each row; with adapters only those are trained."""
+    local, row = local_parameters(model, plans, stages), np.arange(len(plans))
+    root = local.root[role, row]
+    if workload.method == "full":
+        return RankParameters(local.outside_experts[role, row], local.experts[role, row], root)
+    adapters = local_adapters(model, plans, stages, workload.lora_rank)[role, row]
+    return RankParameters(adapters, np.zeros_like(adapters), root)
 
 
 def local_parameters(model: Model, plans: Plan, stages: Stages) -> LocalParameters:

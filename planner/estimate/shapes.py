@@ -11,9 +11,6 @@ from planner.spec.model import Attention, Layer
 from planner.spec.plan import ContextKind, Plan
 from planner.spec.workload import Workload
 
-KEYS = ("tp", "cp", "ep", "expert_tp", "micro_batch_size", "sequence_parallel", "context_kind", "compiled")
-"""The plan's columns that shapes depend on."""
-
 
 @dataclass(frozen=True)
 class Shapes:

@@ -6,17 +6,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from planner.cost.kernels import host_time, loss_traffic
+from planner.cost.kernels import host_time
 from planner.cost.overlap import exposed_time
-from planner.estimate.activations import element_bytes
 from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
-from planner.estimate.shapes import rank_tokens
 from planner.estimate.stages import Stages
 from planner.quantities import Scalar, Seconds
 from planner.spec.plan import Plan, Recompute, Sharding
-from planner.topology.links import Links
 
 
 @dataclass(frozen=True)
@@ -111,13 +108,3 @@ def stage_micro_batch(layer: MicroBatchTime, stage: Stages, head: Seconds) -> Mi
         if field.name != "head"
     }
     return MicroBatchTime(**summed, head=stage.has_head * head)
-
-
-def head_time(setting: Setting, plans: Plan, links: Links) -> Seconds:
-    """Output projection and loss of one micro-batch, forward and backward, with their tensor-parallel collectives."""
-    model, workload, kernels = setting.model, setting.workload, setting.kernels.half
-    tokens, width, h = rank_tokens(plans, workload), model.vocab_size / plans.tp, model.hidden_size
-    products = kernels.matmul(tokens, width, h) + kernels.matmul(tokens, h, width)
-    trained = kernels.matmul(width, h, tokens) * (workload.method == "full")
-    loss = kernels.stream(loss_traffic(tokens, width, bytes_per_logit=setting.stack.logit_traffic_bytes))
-    return products + trained + loss + setting.network.all_reduce(tokens * h * element_bytes(workload), links.tp)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.estimate.factor import distinct
+from planner.estimate.factor import STAGES, distinct_plans
 from planner.estimate.records import Role
 from planner.quantities import Column
 from planner.spec.model import Model
@@ -32,13 +32,14 @@ class Stages:
 
 def stages(model: Model, plans: Plan) -> Stages:
     """Layers of each role for plan columns of n rows."""
-    combinations, index = distinct(plans, ("pp", "virtual_stages", "first_stage_layers", "last_stage_layers"))
+    splits = distinct_plans(plans, STAGES)
     weights = tuple(layer.parameters(model.hidden_size) for layer, _ in model.layer_kinds)
-    table = np.stack([_role_layers(model.layer_pattern, weights, _split(plan)) for plan in combinations])
+    columns = (np.asarray(getattr(plans, name))[splits.first].tolist() for name in STAGES)
+    table = np.stack([_role_layers(model.layer_pattern, weights, _Split(*key)) for key in zip(*columns, strict=True)])
     pp = np.asarray(plans.pp)
     rank = np.stack([np.zeros_like(pp), np.where(pp > 2, 1, 0), pp - 1])
     return Stages(
-        layers=np.moveaxis(table[index], 0, -1),
+        layers=splits.spread(np.moveaxis(table, 0, -1)),
         has_embedding=(rank == 0).astype(float),
         has_head=(rank == pp - 1).astype(float),
         rank=rank,
@@ -69,10 +70,6 @@ class _Split:
     virtual_stages: int
     first: int
     last: int
-
-
-def _split(plan: Plan) -> _Split:
-    return _Split(int(plan.pp), int(plan.virtual_stages), int(plan.first_stage_layers), int(plan.last_stage_layers))
 
 
 @lru_cache(maxsize=4096)

@@ -127,17 +127,21 @@ class LoraParameters:
 def _zero3(
     local: LocalParameters, trainable: LoraParameters, plans: Plan, workload: Workload, stack: Stack
 ) -> dict[str, Column]:
-    """ZeRO-3's transient buffers; zero under every other sharding."""
-    sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
-    keep = np.asarray(plans.sharding) == Sharding.ZERO3_KEEP
-    weight, full = element_bytes(workload), workload.method == "full"
+    """ZeRO-3's transient buffers; zero under every other sharding.
+
+    A pipeline that keeps its weights gathered reduces gradients once per step, so it sums them unsharded until then.
+    """
+    code = np.asarray(plans.sharding)
+    sharded, keep, full = code >= Sharding.ZERO3, code == Sharding.ZERO3_KEEP, workload.method == "full"
+    weight, reduced = element_bytes(workload), stack.reduce_bytes
+    everything = local.outside_experts + local.experts
     gathered = gathered_bytes(local.largest_layer, local.root, weight_bytes=weight)
-    everything = weight * (local.outside_experts + local.experts)
-    reducing = reduction_bytes(local.largest_layer, gradient_bytes=weight, reduce_bytes=stack.reduce_bytes)
-    root = reduction_bytes(local.root, gradient_bytes=weight, reduce_bytes=stack.reduce_bytes, buffers=1.0)
+    layer = reduction_bytes(local.largest_layer, gradient_bytes=weight, reduce_bytes=reduced)
+    reducing = layer + np.where(keep & (np.asarray(plans.pp) > 1), everything * reduced, 0.0)
+    root = reduction_bytes(local.root, gradient_bytes=weight, reduce_bytes=reduced, buffers=1.0)
     return {
-        "gathered": np.where(keep, everything, gathered) * sharded,
-        "root_gathered": weight * local.root * sharded,
-        "reducing": np.broadcast_to(reducing * sharded * full, local.root.shape),
+        "gathered": np.where(keep, everything * weight, gathered) * sharded,
+        "root_gathered": np.where(keep, everything, local.root) * weight * sharded,
+        "reducing": reducing * sharded * full,
         "root_reducing": root * sharded * full,
     }

@@ -6,16 +6,21 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from planner.estimate.data_parallel_time import kept_weights_exposed, once_per_step_exposed, root_exposed
+from planner.estimate.data_parallel_time import (
+    data_parallel_wire,
+    kept_weights_exposed,
+    once_per_step_exposed,
+    root_exposed,
+)
 from planner.estimate.layer_communication import layer_communication
-from planner.estimate.layer_time import layer_time
+from planner.estimate.layer_time import head_time, layer_time
 from planner.estimate.optimizer_time import offload_exposed, optimizer_time
-from planner.estimate.parameters import LocalParameters, local_adapters, local_parameters
+from planner.estimate.parameters import rank_parameters
 from planner.estimate.pipeline_time import pipeline_time
 from planner.estimate.records import StepTime
 from planner.estimate.setting import Setting
-from planner.estimate.stage_time import MicroBatchTime, head_time, layer_micro_batch, stage_micro_batch
-from planner.estimate.stages import Stages, stages
+from planner.estimate.stage_time import MicroBatchTime, layer_micro_batch, stage_micro_batch
+from planner.estimate.stages import stages
 from planner.quantities import Column
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
@@ -43,22 +48,25 @@ def _step_time(setting: Setting, plans: Plan, links: Links) -> StepTime:
     stage = stages(setting.model, plans)
     wire = layer_communication(setting, plans, links)
     layer = layer_micro_batch(setting, plans, layer_time(setting, plans), wire)
-    by_role = stage_micro_batch(layer, stage, head_time(setting, plans, links))
+    by_role = stage_micro_batch(layer, stage, head_time(setting, plans) + wire.head)
     pipeline = pipeline_time(setting, plans, links, stage, micro_batch=by_role, layer=layer)
     role, row = pipeline.role, np.arange(len(plans))
     micro_batch = _of_role(by_role, role, row)
-    dense, experts, root = _trainable(setting, plans, stage, role, row)
-    once = once_per_step_exposed(setting, plans, links, (dense, experts), micro_batch)
-    once = once + kept_weights_exposed(setting, plans, stage.layers[:, role, row], wire, micro_batch)
-    m = plans.num_microbatches
-    every = {name: m * getattr(micro_batch, name) for name in MicroBatchTime.TERMS}
-    every["dp_exposed"] = every["dp_exposed"] + once + root_exposed(setting, plans, links, root)
+    rank = rank_parameters(setting.model, plans, setting.workload, stage, role)
+    wire_dp = data_parallel_wire(setting, plans, links, rank, role)
+    terms = {name: plans.num_microbatches * getattr(micro_batch, name) for name in MicroBatchTime.TERMS}
+    terms["dp_exposed"] = (
+        terms["dp_exposed"]
+        + once_per_step_exposed(setting, wire_dp, micro_batch)
+        + kept_weights_exposed(setting, plans, stage.layers[:, role, row], wire, micro_batch)
+        + root_exposed(plans, wire_dp)
+    )
     return StepTime(
-        **every,
+        **terms,
         pp_exposed=pipeline.sends,
         bubble=pipeline.bubble,
-        optimizer=optimizer_time(setting, plans, dense, experts),
-        offload=offload_exposed(setting, plans, dense, experts, micro_batch),
+        optimizer=optimizer_time(setting, plans, rank.dense, rank.experts),
+        offload=offload_exposed(setting, plans, rank.dense, rank.experts, micro_batch),
         fixed=np.full(len(plans), setting.profile.fixed_time),
     )
 
@@ -66,15 +74,3 @@ def _step_time(setting: Setting, plans: Plan, links: Links) -> StepTime:
 def _of_role(by_role: MicroBatchTime, role: Column, row: Column) -> MicroBatchTime:
     """The chosen rank's times, shape (rows,)."""
     return replace(by_role, **{field.name: getattr(by_role, field.name)[role, row] for field in fields(by_role)})
-
-
-def _trainable(
-    setting: Setting, plans: Plan, stage: Stages, role: Column, row: Column
-) -> tuple[Column, Column, Column]:
-    """Trained parameters outside experts and in experts, and those of embedding and head, on the chosen rank."""
-    local: LocalParameters = local_parameters(setting.model, plans, stage)
-    root = local.root[role, row]
-    if setting.workload.method == "full":
-        return local.outside_experts[role, row], local.experts[role, row], root
-    adapters = local_adapters(setting.model, plans, stage, setting.workload.lora_rank)[role, row]
-    return adapters, 0.0 * adapters, root
