@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,15 @@ from planner.errors import NoFeasiblePlan, PlannerError
 from planner.estimate.records import MemoryUse
 from planner.quantities import format_bytes
 from planner.search.enumerate import Candidates, enumerate_plans
-from planner.search.fitting import ITEM_WORDS, Fitting, MemoryEstimate, device_fits, host_fits, memory_limit
+from planner.search.fitting import (
+    DEVICE_MEMORY,
+    ITEM_WORDS,
+    Fitting,
+    MemoryEstimate,
+    device_fits,
+    host_fits,
+    memory_limit,
+)
 from planner.search.fix import Fix, allowed
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
@@ -44,7 +53,8 @@ def nothing_fits(case: Case, candidates: Candidates, memory: Fitting, estimate: 
     worst, count = max(memory.rejected.items(), key=lambda reason: reason[1])
     remedies = list(_what_helps(case, estimate))
     helps = f"it would fit with {', or '.join(remedies)}" if remedies else "none of the usual changes would make it fit"
-    words = f"none of {len(candidates):,} plans fits (most often, {count:,} times, for {worst})"
+    cause = worst.removeprefix(DEVICE_MEMORY)
+    words = f"none of {len(candidates):,} plans fits, most often because of {cause} ({count:,} plans)"
     return NoFeasiblePlan(
         f"{words}; {_nearest(case, candidates, memory, estimate)}; {helps}", {**candidates.rejected, **memory.rejected}
     )
@@ -75,9 +85,7 @@ def _what_helps(case: Case, estimate: MemoryEstimate) -> Iterator[str]:
 def _changes(case: Case) -> Iterator[Case]:
     workload = case.workload
     yield from _other_choices(case)
-    if workload.optimizer == "adamw":
-        smaller = replace(workload, optimizer="adamw-8bit")
-        yield replace(case, workload=smaller, words="--optimizer adamw-8bit", remedy="optimizer")
+    yield from _smaller_states(case)
     if workload.method == "full":
         yield replace(case, workload=replace(workload, method="lora"), words="--method lora", remedy="method")
     if workload.method != "qlora":
@@ -91,6 +99,18 @@ def _changes(case: Case) -> Iterator[Case]:
     if workload.seq_len >= 2 * LEAST_SEQUENCE:
         half = workload.seq_len // 2
         yield replace(case, workload=replace(workload, seq_len=half), words=f"--seq-len {half}", remedy="sequence")
+
+
+def _smaller_states(case: Case) -> Iterator[Case]:
+    """Fewer bytes for optimizer states, for all states, for both."""
+    workload = case.workload
+    eight_bit: dict[str, Any] = {"optimizer": "adamw-8bit"} if workload.optimizer == "adamw" else {}
+    sixteen_bit: dict[str, Any] = {"state": "16bit"} if workload.state == "mixed" else {}
+    both = eight_bit | sixteen_bit if eight_bit and sixteen_bit else {}
+    for change in (eight_bit, sixteen_bit, both):
+        if change:
+            words = " ".join(f"--{name} {value}" for name, value in change.items())
+            yield replace(case, workload=replace(workload, **change), words=words, remedy="states")
 
 
 def _other_choices(case: Case) -> Iterator[Case]:

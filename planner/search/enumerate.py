@@ -22,7 +22,7 @@ from planner.search import rules
 from planner.search.canonical import not_gpipe_by_another_name, replicas_stand_together
 from planner.search.figures import Figures
 from planner.search.fix import Fix, check_fix, sharding_kind
-from planner.search.grow import Sieve, cross
+from planner.search.grow import Sieve, cross, up_to
 from planner.search.layers import end_layers
 from planner.search.layout import distinct_orders
 from planner.search.product import converted, product
@@ -124,13 +124,15 @@ def _degrees(sieve: Sieve, bounds: Bounds) -> Plan:
     ranks = divisors(figures.world_size)
     largest_tp = max(bounds.tp_nodes * figures.gpus_per_node, figures.domain_size)
     largest_cp = max(1, figures.seq_len // bounds.cp_tokens)
-    tp = sieve.legal(Plan(tp=sieve.searched("tp", ranks, largest_tp)).columns(), rules.TENSOR).tp
+    tp = sieve.legal(Plan(tp=sieve.searched("tp", ranks)).columns(), rules.TENSOR).tp
     pp = sieve.legal(Plan(pp=sieve.searched("pp", ranks)).columns(), rules.PIPELINE).pp
-    cp = sieve.legal(Plan(cp=sieve.searched("cp", ranks, largest_cp)).columns(), rules.CONTEXT).cp
+    cp = sieve.legal(Plan(cp=sieve.searched("cp", ranks)).columns(), rules.CONTEXT).cp
+    tp, cp = up_to(largest_tp, np.asarray(tp)), up_to(largest_cp, np.asarray(cp))
     plans = cross(cross(cross(Plan().columns(), tp=tp), pp=pp), cp=cp)
     rest, remainder = np.divmod(figures.world_size, plans.world_size)
+    smallest = " x ".join(f"{name} {np.min(degree)}" for name, degree in (("TP", tp), ("PP", pp), ("CP", cp)))
     plans = sieve.possible(
-        replace(plans, dp_replicate=rest), remainder == 0, f"TP x PP x CP does not divide {figures.world_size} GPUs"
+        replace(plans, dp_replicate=rest), remainder == 0, f"{smallest} does not divide {figures.world_size} GPUs"
     )
     return sieve.legal(sieve.fixed(plans, "dp"), rules.RANKS)
 
@@ -207,7 +209,7 @@ def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
     """Schedules and chunks a rank. With one micro-batch GPipe and 1F1B are one schedule, here under 1F1B's name."""
     layers = sieve.figures.num_layers
     chunks = np.union1d(divisors(layers), divisors(layers + 2))
-    chunks = sieve.searched("virtual_stages", chunks, bounds.virtual_stages)
+    chunks = up_to(bounds.virtual_stages, sieve.searched("virtual_stages", chunks))
     kinds = sieve.searched("schedule", sieve.figures.schedules)
     options = [(k, v) for k in kinds for v in chunks if (v > 1) == (k == Schedule.INTERLEAVED)]
     schedule, virtual_stages = np.array(options, dtype=np.int64).reshape(-1, 2).T

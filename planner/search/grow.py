@@ -12,7 +12,7 @@ import numpy as np
 from planner.errors import NoFeasiblePlan, SpecError
 from planner.quantities import Column
 from planner.search.figures import Figures
-from planner.search.fix import FLAG, LARGEST, Fix, allowed
+from planner.search.fix import FLAG, Fix, allowed
 from planner.search.legality import reason, value_name
 from planner.search.rules import Rule
 from planner.spec.plan import Plan
@@ -24,6 +24,12 @@ def cross(plans: Plan, **options: Any) -> Plan:
     choices = len(next(iter(columns.values())))
     rows = plans[np.repeat(np.arange(len(plans)), choices)]
     return replace(rows, **{name: np.tile(values, len(plans)) for name, values in columns.items()})
+
+
+def up_to(largest: int, values: Column) -> Column:
+    """The values up to the largest; all of them where that leaves none."""
+    within = values[values <= largest]
+    return within if len(within) else values
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +74,10 @@ class Sieve:
             raise SpecError(f"no legal plan has this {name} with the rest; possible: {possible}", where=FLAG)
         return plans[mask]
 
-    def searched(self, name: str, values: Sequence[int] | Column, largest: int = LARGEST) -> Column:
-        """The values that the user allows: those up to `largest`, or all if none of those is allowed."""
+    def searched(self, name: str, values: Sequence[int] | Column) -> Column:
+        """The values that the user allows."""
         column = np.asarray(values)
-        asked = column[allowed(self.fix, name, column)]
-        within = asked[asked <= largest]
-        return within if len(within) else asked
+        return column[allowed(self.fix, name, column)]
 
     def asked(self, name: str, values: Sequence[int] | Column, default: int) -> Column:
         """The values that the user asks for; the default if the field is not fixed."""

@@ -31,11 +31,11 @@ class Rule:
 
 
 TENSOR = (
-    Rule("tp", where.tp_divides_ranks, "{tp} does not divide {world_size} GPUs"),
     Rule("tp", where.tp_divides_heads, "{tp} does not divide {heads} attention heads"),
     Rule("tp", where.tp_suits_kv_heads, "{tp} is neither divisor nor multiple of {kv_heads} key-value heads"),
     Rule("tp", where.tp_divides_hidden, "{tp} does not divide the hidden size {hidden_size}"),
     Rule("tp", where.tp_divides_intermediate, "{tp} does not divide the intermediate size {intermediate_sizes}"),
+    Rule("tp", where.tp_divides_ranks, "{tp} does not divide {world_size} GPUs"),
     Rule("tp", where.qlora_has_no_tp, "{tp} would cut QLoRA's 4-bit matrices"),
 )
 PIPELINE = (

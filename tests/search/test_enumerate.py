@@ -254,7 +254,7 @@ def test_no_global_batch_for_any_data_parallel_degree_is_explained(dense, nodes,
 def test_fixed_values_that_exclude_each_other_are_a_mistake_of_the_user(models, nodes, stack):
     question = (models.llama_8b, nodes(1), Workload(128, 4096))
     for fix, words in {
-        "tp=8,pp=4": "TP x PP x CP does not divide 8 GPUs",
+        "tp=8,pp=4": "TP 8 x PP 4 x CP 1 does not divide 8 GPUs",
         "tp=4,dp=8": "no legal plan has this dp with the rest; possible: 1, 2",
         "pp=1,schedule=1f1b": "the schedule does not go with this PP",
         "sharding=zero2,pp=2": "ZeRO-2 cannot keep gradients",
@@ -268,7 +268,7 @@ def test_fixed_values_that_exclude_each_other_are_a_mistake_of_the_user(models, 
 def test_a_fixed_degree_beyond_the_bounds_is_searched(models, nodes, stack):
     question = (models.llama_8b, nodes(4), Workload(128, 4096))
     assert enumerate_plans(*question, stack=stack).plans.tp.max() == 16
-    assert set(enumerate_plans(*question, stack=stack, fix={"tp": 32}).plans.tp) == {32}
+    assert set(enumerate_plans(*question, stack=stack, fix={"tp": (3, 32)}).plans.tp) == {32}
 
 
 def test_sharding_groups_fill_nodes_or_nodes_them_unless_they_leave_no_replicas(models, nodes, stack):

@@ -80,7 +80,10 @@ def test_fsdp_with_replicas_is_hybrid_and_ddp_is_not():
 @pytest.mark.parametrize(
     ("fix", "words"),
     [
-        ("tp=3", "TP 3 does not divide 8 GPUs; possible: 1, 2, 4, 8"),
+        (
+            "tp=3",
+            "TP 3 does not divide 32 attention heads; possible: 1, 2, 4, 8, 16, 32 (with the other rules: 1, 2, 4, 8)",
+        ),
         ("tp=0", "tp 0 is out of range; possible: 1, 2, 4, 8"),
         ("tp=16..", "TP 16 does not divide 8 GPUs"),
         ("dp=16", "DP 16 does not divide 8 GPUs; possible: 1, 2, 4, 8"),
