@@ -1,0 +1,155 @@
+"""What each parallel axis of each plan gets from the cluster's links."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import fields
+from functools import lru_cache
+
+import numpy as np
+
+from planner.errors import SpecError
+from planner.quantities import Column
+from planner.spec.cluster import Cluster, Pool
+from planner.spec.plan import ContextKind, Int, Plan
+from planner.topology.contention import Network, Share
+from planner.topology.links import GroupLinks, Links
+from planner.topology.patterns import Pattern
+from planner.topology.placement import AXES, Layout, layouts
+from planner.topology.seats import folded
+
+PLACING = ("tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "context_kind")
+"""The fields of a plan that decide where its groups lie and how they talk."""
+
+_PATTERNS = tuple(Pattern)
+
+
+def group_links(plans: Plan, cluster: Cluster) -> Links:
+    """What the groups of every axis get, all sister groups talking at once; row for row with the plans.
+
+    Bandwidths in B/s, latencies in s, nominal; scalars for one plan, columns for many. Where the groups of an axis
+    lie differently (sizes that do not fit the nodes, several pools), each field is that of its worst group. A group
+    of one, and a kind of link that is not used, has infinite bandwidth and no latency. Each distinct layout is
+    evaluated once per cluster. Raises SpecError when a plan needs more ranks than the cluster has, or the cluster's
+    parts are not joined.
+    """
+    _check_size(plans, cluster)
+    network, (distinct, row) = network_of(cluster), _distinct(plans)
+    placed, index = layouts(distinct), 0 if plans.is_scalar else row
+    axes = [axis for axis in AXES if axis != "expert_replicate"]
+    found = {axis: _axis_links(network, placed[axis], _patterns(distinct, axis), index) for axis in axes}
+    return Links(**found, expert_replicate=found["dp_replicate"])
+
+
+def network_of(cluster: Cluster) -> Network:
+    """The cluster's network; built once for all clusters whose links are equal."""
+    return _network(_Wired(cluster))
+
+
+def share_of(plan: Plan, cluster: Cluster, axis: str) -> tuple[int, Pattern, Share]:
+    """Of one axis of one plan: the size of its groups, how they talk, and what they get."""
+    _check_size(plan, cluster)
+    layout, kind = layouts(plan)[axis].canonical(), np.asarray(_patterns(plan, axis))
+    (share,) = _shares(network_of(cluster), layout, kind)
+    return int(layout.size), Pattern(int(kind)), share
+
+
+class _Wired:
+    """A cluster, compared by what its links are (records with mappings cannot be hashed)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.key = (cluster.name, cluster.wan, *(_pool_key(pool) for pool in cluster.pools))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Wired) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def _pool_key(pool: Pool) -> tuple[Hashable, ...]:
+    node, fabric = pool.node, pool.node.fabric
+    links = tuple(sorted(node.link_pairs.items()))
+    return (pool.num_nodes, pool.site, *_plain(node), links, node.accelerator.pcie_bandwidth, *_plain(fabric))
+
+
+def _plain(record: object) -> tuple[Hashable, ...]:
+    values = (getattr(record, field.name) for field in fields(record))  # type: ignore[arg-type]
+    return tuple(value for value in values if isinstance(value, int | float | str))
+
+
+@lru_cache(maxsize=32)
+def _network(wired: _Wired) -> Network:
+    return Network(wired.cluster)
+
+
+def _check_size(plans: Plan, cluster: Cluster) -> None:
+    most = int(np.max(plans.world_size))
+    if most > cluster.world_size:
+        raise SpecError(f"the plan needs {most} ranks, the cluster has {cluster.world_size}", where=cluster.name)
+
+
+def _distinct(plans: Plan) -> tuple[Plan, Column]:
+    """The plans that differ in placement, and for every row of `plans` which of them it is."""
+    columns = np.broadcast_arrays(*(np.atleast_1d(getattr(plans, name)) for name in PLACING))
+    # The number of ranks, mostly the same for all, says of dp_replicate what the other degrees leave open.
+    told = [
+        np.atleast_1d(plans.world_size) if name == "dp_replicate" else c
+        for name, c in zip(PLACING, columns, strict=True)
+    ]
+    first, row = _factor(told)
+    return Plan(**{name: column[first].astype(np.int64) for name, column in zip(PLACING, columns, strict=True)}), row
+
+
+def _factor(columns: Sequence[Column]) -> tuple[Column, Column]:
+    """One row number for each distinct combination of values, and for every row which combination it is."""
+    _, codes = np.unique(_packed(columns), return_inverse=True)
+    first = np.empty(codes.max() + 1, dtype=np.int64)
+    first[codes] = np.arange(len(codes))
+    return first, codes
+
+
+def _packed(columns: Sequence[Column]) -> Column:
+    """One integer per row, equal exactly where all columns are: sorting integers is far cheaper than sorting rows."""
+    key, room = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        low = int(column.min())
+        span = int(column.max()) - low + 1
+        if room * span > 2**62:
+            key = np.unique(key, return_inverse=True)[1]
+            room = int(key.max()) + 1
+        key, room = key * span + (column - low), room * span
+    return key
+
+
+def _patterns(plans: Plan, axis: str) -> Int:
+    """How the groups of an axis talk: experts and Ulysses all to all, stages in a chain, all others in rings."""
+    if axis == "cp":
+        return np.where(plans.context_kind == ContextKind.ULYSSES, Pattern.ALL_TO_ALL, Pattern.RING)
+    kinds = {"ep": Pattern.ALL_TO_ALL, "pp": Pattern.CHAIN}
+    return np.full_like(plans.tp, kinds.get(axis, Pattern.RING))
+
+
+def _axis_links(network: Network, layout: Layout, patterns: Int, index: Int) -> GroupLinks:
+    """The links of the layouts' groups, gathered by `index` into them."""
+    layout, kinds = layout.canonical(), np.asarray(patterns)
+    first, row = _factor([*map(np.asarray, layout.radices), kinds])
+    one_each, kinds = layout[first], kinds[first]
+    shares = _shares(network, one_each, kinds)
+    pairs = (kinds == Pattern.CHAIN) & (one_each.size > 1)
+    return GroupLinks(
+        size=np.where(pairs, 2, one_each.size),
+        local=np.array([share.local for share in shares]),
+        local_bandwidth=np.array([share.local_limit.bandwidth for share in shares]),
+        remote_bandwidth=np.array([share.remote_limit.bandwidth for share in shares]),
+        local_latency=np.array([share.local_latency for share in shares]),
+        remote_latency=np.array([share.remote_latency for share in shares]),
+    )[row[index]]
+
+
+def _shares(network: Network, layout: Layout, kinds: Column) -> list[Share]:
+    """The share of each row of a canonical layout."""
+    small = folded(layout, network.period, keep_groups=kinds == Pattern.ALL_TO_ALL)
+    columns = (np.atleast_1d(radix).tolist() for radix in (*small.radices, kinds))
+    return [network.share(tuple(radices), _PATTERNS[kind]) for *radices, kind in zip(*columns, strict=True)]
