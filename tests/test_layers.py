@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 STANDARD = set(sys.stdlib_module_names)
 TRAINER = "planner.emit.trainer"
 
-BASE = {"quantities", "rows", "errors", "tables"}
+BASE = {"quantities", "rows", "errors", "tables", "distinct"}
 ESTIMATE = BASE | {"spec", "catalogue", "topology", "cost", "estimate"}
 EVERYTHING = ESTIMATE | {"simulate", "search", "validate", "explain", "emit", "economics", "answer", "cli"}
 MAY_IMPORT = {

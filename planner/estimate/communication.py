@@ -13,20 +13,28 @@ from planner.spec.cluster import Cluster, Wiring
 from planner.spec.profile import CollectiveFit, Profile
 from planner.topology.links import GroupLinks
 
+IN_SWITCH_RANKS = 5
+"""Ranks on a reducing switch from which the library lets it reduce (measured: from 5 or 6 up)."""
+
 
 @dataclass(frozen=True)
 class Network:
-    """The efficiencies of a cluster's two kinds of links: inside a link domain, and between domains."""
+    """The efficiencies of a cluster's two kinds of links: inside a link domain, and between domains.
+
+    `in_switch` is the all-reduce of a switch that reduces itself (NVLS), None where there is none.
+    """
 
     local: Mapping[str, CollectiveFit]
     remote: Mapping[str, CollectiveFit]
+    in_switch: CollectiveFit | None = None
 
     @classmethod
     def of(cls, cluster: Cluster, profile: Profile) -> Network:
         """Fits of every collective for the cluster's link and fabric."""
         node = cluster.node
         link = f"{node.link}-host" if node.wiring is Wiring.HOST else node.link
-        return cls(_fits(profile, link), _fits(profile, node.fabric.kind))
+        in_switch = profile.collectives.get((f"{link}-nvls", "all_reduce")) if node.in_network_reduction else None
+        return cls(_fits(profile, link), _fits(profile, node.fabric.kind), in_switch)
 
     def all_reduce(self, size: Bytes, links: GroupLinks) -> Seconds:
         """Time of an all-reduce of `size` bytes in every group."""
@@ -64,7 +72,7 @@ class Network:
 
     def _ring(self, collective: str, links: GroupLinks) -> dict[str, Scalar | Seconds]:
         """Arguments of a ring collective: the slower kind of link sets the pace, the longer way the latency."""
-        local, remote = self.local[collective], self.remote[collective]
+        local, remote = self._local_fit(collective, links), self.remote[collective]
         effective = cost.bus_bandwidth(
             group=links.size,
             local=links.local,
@@ -86,6 +94,17 @@ class Network:
             "hop_latency": _where_remote(links, remote.hop_latency, local.hop_latency),
             "low_latency_bandwidth": np.where(np.isfinite(nominal), nominal, 0.0) * share,
         }
+
+    def _local_fit(self, collective: str, links: GroupLinks) -> CollectiveFit:
+        """The fit inside a domain, row by row that of the switch where it reduces."""
+        fit = self.local[collective]
+        if self.in_switch is None or collective != "all_reduce":
+            return fit
+        reduces = np.asarray(links.local) >= IN_SWITCH_RANKS
+        names = ("efficiency", "start", "step_latency", "hop_latency", "low_latency_share")
+        return CollectiveFit(
+            **{name: np.where(reduces, getattr(self.in_switch, name), getattr(fit, name)) for name in names}
+        )
 
 
 def _fits(profile: Profile, link: str) -> dict[str, CollectiveFit]:
