@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from planner.catalogue.models import model
 
 from planner.catalogue.hardware import cluster
+from planner.catalogue.models import model
 from planner.catalogue.profiles import profile, stack
 from planner.search.enumerate import enumerate_plans
 from planner.search.rank import search
