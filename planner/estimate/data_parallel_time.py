@@ -15,7 +15,7 @@ from planner.estimate.setting import Setting
 from planner.estimate.stage_time import MicroBatchTime
 from planner.quantities import Column, Seconds
 from planner.spec.plan import Plan, Sharding
-from planner.topology.links import Links
+from planner.topology.links import Links, PlacedLinks
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class DataParallelWire:
 
 
 def data_parallel_wire(
-    setting: Setting, plans: Plan, links: Links, rank: RankParameters, role: Column
+    setting: Setting, plans: Plan, links: Links | PlacedLinks, rank: RankParameters, role: Column
 ) -> DataParallelWire:
     """Communication of the rank whose parameters are given (and whose role they depend on)."""
     placed = distinct_plans(plans, (*WIRE, *STAGES), role)
     some, first = placed.of(plans), placed.first
-    wire = _wire(setting, some, placed.of(links), RankParameters(*(part[first] for part in rank.parts)))
+    wire = _wire(setting, some, links[first], RankParameters(*(part[first] for part in rank.parts)))
     return DataParallelWire(placed.spread(wire.reduce), placed.spread(wire.gather), placed.spread(wire.root))
 
 

@@ -15,7 +15,7 @@ from planner.quantities import Bytes, Count, Seconds
 from planner.spec.model import Layer
 from planner.spec.plan import ContextKind, Plan, Sharding
 from planner.spec.workload import Workload
-from planner.topology.links import Links
+from planner.topology.links import Links, PlacedLinks
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class LayerCommunication:
 
     `tp`, `ep` and `ulysses` are those of one forward (backward has as much); `regather` is what sequence parallelism
     gathers once more in backward; `ring` the forward's exchange of keys and values (backward: twice that).
-    `gather` and `reduce` are ZeRO-3's, of one layer. `head` is what the vocabulary-parallel head reduces, shape
-    (rows,).
+    `gather` and `reduce` are ZeRO-3's, of one layer. Of shape (rows,) are `head`, what the
+    vocabulary-parallel head reduces, and `send`, one tensor between two pipeline stages.
     """
 
     tp: Seconds
@@ -36,15 +36,16 @@ class LayerCommunication:
     gather: Seconds
     reduce: Seconds
     head: Seconds
+    send: Seconds
 
 
-def layer_communication(setting: Setting, plans: Plan, links: Links) -> LayerCommunication:
+def layer_communication(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> LayerCommunication:
     """Communication of every kind of layer under plan columns, each distinct placement and size evaluated once."""
     placed = distinct_plans(plans, WIRE)
-    some_plans, some_links = placed.of(plans), placed.of(links)
+    some_plans, some_links = placed.of(plans), links[placed.first]
     kinds = [_one_kind(setting, layer, some_plans, some_links) for layer, _ in setting.model.layer_kinds]
     times = {field.name: placed.stack(kinds, field.name) for field in fields(LayerCommunication)}
-    return LayerCommunication(**(times | {"head": times["head"][0]}))
+    return LayerCommunication(**(times | {name: times[name][0] for name in ("head", "send")}))
 
 
 def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> LayerCommunication:
@@ -68,6 +69,7 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> Laye
         gather=gather,
         reduce=reduce,
         head=network.all_reduce(boundary, links.tp),
+        send=network.send(boundary / shape.split, links.pp),
     )
 
 

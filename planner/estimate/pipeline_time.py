@@ -7,14 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import pipeline as cost
-from planner.estimate.activations import element_bytes
-from planner.estimate.setting import Setting
-from planner.estimate.shapes import rank_tokens, sequence_split
 from planner.estimate.stage_time import MicroBatchTime
 from planner.estimate.stages import Stages
 from planner.quantities import Column, Seconds
 from planner.spec.plan import Plan, Schedule
-from planner.topology.links import Links
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,7 @@ class PipelineTime:
 
 
 def pipeline_time(
-    setting: Setting, plans: Plan, links: Links, stage: Stages, *, micro_batch: MicroBatchTime, layer: MicroBatchTime
+    plans: Plan, stage: Stages, send: Seconds, *, micro_batch: MicroBatchTime, layer: MicroBatchTime
 ) -> PipelineTime:
     """Filling, draining and waiting beyond the slowest rank's own work, and the sends on the critical path."""
     m, v = plans.num_microbatches, plans.virtual_stages
@@ -45,7 +41,7 @@ def pipeline_time(
     }
     busy = m * slowest
     makespan = np.select([schedule == kind for kind in by_schedule], list(by_schedule.values()), busy)
-    return PipelineTime(role, makespan - busy, _sends(setting, plans, links))
+    return PipelineTime(role, makespan - busy, _sends(plans, send))
 
 
 def _zb_h1(plans: Plan, micro_batch: MicroBatchTime, role: Column) -> Seconds:
@@ -63,10 +59,8 @@ def _zb_h1(plans: Plan, micro_batch: MicroBatchTime, role: Column) -> Seconds:
     )
 
 
-def _sends(setting: Setting, plans: Plan, links: Links) -> Seconds:
+def _sends(plans: Plan, send: Seconds) -> Seconds:
     """What sending activations and their gradients between stages adds, by schedule."""
-    boundary = rank_tokens(plans, setting.workload) * setting.model.hidden_size * element_bytes(setting.workload)
-    send = setting.network.send(boundary / sequence_split(plans), links.pp)
     schedule = np.asarray(plans.schedule)
     by_schedule = {
         Schedule.GPIPE: cost.gpipe_send_exposed(plans.pp, send=send),

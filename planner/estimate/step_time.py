@@ -28,28 +28,35 @@ from planner.spec.plan import Plan
 from planner.spec.profile import Profile
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
-from planner.topology.links import Links
+from planner.topology.links import Links, PlacedLinks
 
 
 def step_time(
-    model: Model, plans: Plan, workload: Workload, cluster: Cluster, links: Links, *, profile: Profile, stack: Stack
+    model: Model,
+    plans: Plan,
+    workload: Workload,
+    cluster: Cluster,
+    links: Links | PlacedLinks,
+    *,
+    profile: Profile,
+    stack: Stack,
 ) -> StepTime:
     """Time of one optimizer step by term; scalars for a scalar plan. `links` belong to the plans row for row.
 
     Raises SpecError where the accelerator lacks the precision.
     """
     setting = Setting.of(model, workload, cluster, profile, stack)
-    if plans.is_scalar:
+    if plans.is_scalar and isinstance(links, Links):
         return _step_time(setting, plans.columns(), links.columns())[0]
     return _step_time(setting, plans.columns(), links)
 
 
-def _step_time(setting: Setting, plans: Plan, links: Links) -> StepTime:
+def _step_time(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> StepTime:
     stage = stages(setting.model, plans)
     wire = layer_communication(setting, plans, links)
     layer = layer_micro_batch(setting, plans, layer_time(setting, plans), wire)
     by_role = stage_micro_batch(layer, stage, head_time(setting, plans) + wire.head)
-    pipeline = pipeline_time(setting, plans, links, stage, micro_batch=by_role, layer=layer)
+    pipeline = pipeline_time(plans, stage, wire.send, micro_batch=by_role, layer=layer)
     role, row = pipeline.role, np.arange(len(plans))
     micro_batch = _of_role(by_role, role, row)
     rank = rank_parameters(setting.model, plans, setting.workload, stage, role)

@@ -26,8 +26,8 @@ from planner.spec.plan import Plan
 from planner.spec.profile import Profile
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
-from planner.topology.group_links import group_links
-from planner.topology.links import Links
+from planner.topology.group_links import placed_links
+from planner.topology.links import Links, PlacedLinks
 
 OBJECTIVES = ("throughput", "usd", "memory")
 """`throughput` and `usd` (per token) both put the fastest first, since all plans use the same ranks; `memory` puts the
@@ -40,7 +40,7 @@ class Estimates:
     """The functions that judge plans."""
 
     memory: MemoryEstimate = memory_use
-    links: Callable[[Plan, Cluster], Links] = group_links
+    links: Callable[[Plan, Cluster], Links | PlacedLinks] = placed_links
     time: Callable[..., StepTime] = step_time
 
 

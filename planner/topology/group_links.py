@@ -13,7 +13,7 @@ from planner.quantities import Column
 from planner.spec.cluster import Cluster, Pool
 from planner.spec.plan import ContextKind, Int, Plan
 from planner.topology.contention import Network, Share
-from planner.topology.links import GroupLinks, Links
+from planner.topology.links import GroupLinks, Links, PlacedLinks
 from planner.topology.patterns import Pattern
 from planner.topology.placement import AXES, Layout, layouts
 from planner.topology.seats import folded
@@ -33,12 +33,17 @@ def group_links(plans: Plan, cluster: Cluster) -> Links:
     evaluated once per cluster. Raises SpecError when a plan needs more ranks than the cluster has, or the cluster's
     parts are not joined.
     """
+    return placed_links(plans, cluster)[0 if plans.is_scalar else slice(None)]
+
+
+def placed_links(plans: Plan, cluster: Cluster) -> PlacedLinks:
+    """As `group_links`, each distinct placement held once: for a search over many plans."""
     _check_size(plans, cluster)
     network, (distinct, row) = network_of(cluster), _distinct(plans)
-    placed, index = layouts(distinct), 0 if plans.is_scalar else row
+    placed = layouts(distinct)
     axes = [axis for axis in AXES if axis != "expert_replicate"]
-    found = {axis: _axis_links(network, placed[axis], _patterns(distinct, axis), index) for axis in axes}
-    return Links(**found, expert_replicate=found["dp_replicate"])
+    found = {axis: _axis_links(network, placed[axis], _patterns(distinct, axis)) for axis in axes}
+    return PlacedLinks(Links(**found, expert_replicate=found["dp_replicate"]), row)
 
 
 def network_of(cluster: Cluster) -> Network:
@@ -131,8 +136,8 @@ def _patterns(plans: Plan, axis: str) -> Int:
     return np.full_like(plans.tp, kinds.get(axis, Pattern.RING))
 
 
-def _axis_links(network: Network, layout: Layout, patterns: Int, index: Int) -> GroupLinks:
-    """The links of the layouts' groups, gathered by `index` into them."""
+def _axis_links(network: Network, layout: Layout, patterns: Int) -> GroupLinks:
+    """The links of the layouts' groups, row for row."""
     layout, kinds = layout.canonical(), np.asarray(patterns)
     first, row = _factor([*map(np.asarray, layout.radices), kinds])
     one_each, kinds = layout[first], kinds[first]
@@ -145,7 +150,7 @@ def _axis_links(network: Network, layout: Layout, patterns: Int, index: Int) -> 
         remote_bandwidth=np.array([share.remote_limit.bandwidth for share in shares]),
         local_latency=np.array([share.local_latency for share in shares]),
         remote_latency=np.array([share.remote_latency for share in shares]),
-    )[row[index]]
+    )[row]
 
 
 def _shares(network: Network, layout: Layout, kinds: Column) -> list[Share]:

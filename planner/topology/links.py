@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from planner.quantities import BytesPerSecond, Seconds
+from planner.quantities import BytesPerSecond, Column, Seconds
 from planner.rows import Rows
 from planner.spec.plan import Int
 
@@ -47,3 +48,18 @@ class Links(Rows):
     dp_replicate: GroupLinks
     expert_shard: GroupLinks
     expert_replicate: GroupLinks
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLinks:
+    """Links of many plans, those of each distinct placement held once: rows are gathered only where they are needed.
+
+    `row` is for each plan its placement. Indexing gives the `Links` of those plans.
+    """
+
+    placements: Links
+    row: Column
+
+    def __getitem__(self, index: Any) -> Links:
+        """Links of the plans at `index`."""
+        return self.placements[self.row[index]]

@@ -1,6 +1,6 @@
 """A machine with round figures, so that times can be checked by hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def profile_of(efficiency: float = 0.5, latency: float = 0.0, penalty: float = 0
         attention={"flash": constant(efficiency, 2)},
         collectives={(kind, name): fit for kind in ("nvlink4", "infiniband") for name in COLLECTIVES},
         overlap_penalty=penalty, launch_time=0.0, kernel_overhead=0.0, attention_overhead=0.0, fixed_time=0.0,
-        memory_efficiency=1.0, attention_backward_efficiency=1.0,
+        memory_efficiency=1.0, compute_scale=1.0, attention_backward_efficiency=1.0,
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ class Bench:
     cluster: Cluster
     workload: Workload
     profile: Profile
-    stack: Stack = Stack("round")
+    stack: Stack = field(default_factory=lambda: Stack("round"))
 
     def time(self, plan: Plan):
         return step_time(

@@ -164,3 +164,13 @@ def test_column_equals_scalar_row_by_row():
     column = memory_use(LLAMA_8B, plans, Workload(64, 4096), TRACKER)
     for i, plan in enumerate(plans):
         assert memory_use(LLAMA_8B, plan, Workload(64, 4096), TRACKER).peak == column.peak[i]
+
+
+def test_a_pipeline_that_keeps_its_weights_holds_weights_and_gradients_unsharded():
+    plan = Plan(
+        pp=4, dp_shard=16, num_microbatches=8, schedule=Schedule.ONE_F_ONE_B, sharding=Sharding.ZERO3_KEEP,
+        recompute=Recompute.FULL,
+    )  # fmt: skip
+    timeline = memory_timeline(LLAMA_8B, plan, Workload(128, 512), TRACKER)
+    middle = sum(layer.parameters(4096) for layer in LLAMA_8B.layers[:8])
+    assert timeline[Role.MIDDLE, Moment.BACKWARD].gather_buffers > (2 + 4) * middle
