@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +24,10 @@ EAGER_FACTOR = 2.3
 
 @dataclass(frozen=True)
 class LayerTime:
-    """Seconds of shape (kinds, rows); no communication. `recompute` is what backward computes again."""
+    """Seconds of one layer, shape (kinds, rows), and of the head, shape (rows,); no communication.
+
+    `recompute` is what backward computes again. The head's forward and backward are one figure.
+    """
 
     matmul: Seconds
     """Matrix products, forward."""
@@ -35,6 +38,12 @@ class LayerTime:
     elementwise: Seconds
     elementwise_backward: Seconds
     recompute: Seconds
+    head: Seconds = 0.0
+
+    OF_LAYERS = (
+        "matmul", "input_gradient", "weight_gradient", "attention", "attention_backward",
+        "elementwise", "elementwise_backward", "recompute",
+    )  # fmt: skip
 
     @property
     def forward(self) -> Seconds:
@@ -52,18 +61,17 @@ def layer_time(setting: Setting, plans: Plan) -> LayerTime:
     combinations = distinct_plans(plans, LAYER)
     some = combinations.of(plans)
     kinds = [_one_kind(setting, layer, some) for layer, _ in setting.model.layer_kinds]
-    return LayerTime(**{field.name: combinations.stack(kinds, field.name) for field in fields(LayerTime)})
+    times = {name: combinations.stack(kinds, name) for name in LayerTime.OF_LAYERS}
+    return LayerTime(**times, head=combinations.spread(_head(setting, some)))
 
 
-def head_time(setting: Setting, plans: Plan) -> Seconds:
-    """Output projection and loss of one micro-batch, forward and backward, without communication; shape (rows,)."""
-    combinations = distinct_plans(plans, LAYER)
-    some, model, workload = combinations.of(plans), setting.model, setting.workload
-    kernels, tokens = setting.kernels.half, rank_tokens(some, workload)
-    projection = Product(tokens, model.hidden_size, model.vocab_size / some.tp)
+def _head(setting: Setting, plans: Plan) -> Seconds:
+    """Output projection and loss, forward and backward."""
+    model, kernels, tokens = setting.model, setting.kernels.half, rank_tokens(plans, setting.workload)
+    projection = Product(tokens, model.hidden_size, model.vocab_size / plans.tp)
     forward, inputs, weights = projection.times(kernels)
     loss = cost.loss_traffic(tokens, projection.outputs, bytes_per_logit=setting.stack.logit_traffic_bytes)
-    return combinations.spread(forward + inputs + weights * (workload.method == "full") + kernels.stream(loss))
+    return forward + inputs + weights * (setting.workload.method == "full") + kernels.stream(loss)
 
 
 def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:

@@ -13,7 +13,7 @@ from planner.estimate.data_parallel_time import (
     root_exposed,
 )
 from planner.estimate.layer_communication import layer_communication
-from planner.estimate.layer_time import head_time, layer_time
+from planner.estimate.layer_time import layer_time
 from planner.estimate.optimizer_time import offload_exposed, optimizer_time
 from planner.estimate.parameters import rank_parameters
 from planner.estimate.pipeline_time import pipeline_time
@@ -54,8 +54,9 @@ def step_time(
 def _step_time(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> StepTime:
     stage = stages(setting.model, plans)
     wire = layer_communication(setting, plans, links)
-    layer = layer_micro_batch(setting, plans, layer_time(setting, plans), wire)
-    by_role = stage_micro_batch(layer, stage, head_time(setting, plans) + wire.head)
+    compute = layer_time(setting, plans)
+    layer = layer_micro_batch(setting, plans, compute, wire)
+    by_role = stage_micro_batch(layer, stage, compute.head + wire.head)
     pipeline = pipeline_time(plans, stage, wire.send, micro_batch=by_role, layer=layer)
     role, row = pipeline.role, np.arange(len(plans))
     micro_batch = _of_role(by_role, role, row)
