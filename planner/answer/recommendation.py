@@ -10,7 +10,7 @@ from typing import Any
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.explain.reasons import limits, why_more_memory, why_slower
-from planner.explain.words import FAMILY_NAMES, Family, family
+from planner.explain.words import FAMILY_NAMES, Family
 from planner.quantities import format_bytes, format_seconds
 from planner.topology.links import Links
 
@@ -60,18 +60,26 @@ class Recommendation:
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """One sentence each: against the next plan, then against the best of each other family."""
-        others = [plan for plan in self.families.values() if not plan.same(self.best)]
-        against = [*self.plans[1:2], *(plan for plan in others if not any(plan.same(p) for p in self.plans[1:2]))]
-        return (*(self._against(plan) for plan in against), *self._absent())
+        following = self.plans[1:2]
+        others = {
+            kind: plan
+            for kind, plan in self.families.items()
+            if not any(plan.same(listed) for listed in (self.best, *following))
+        }
+        return (
+            *(self._against(plan, plan.name) for plan in following),
+            *(self._against(plan, f"{plan.name} (best {FAMILY_NAMES[kind]})") for kind, plan in others.items()),
+            *self._absent(),
+        )
 
     @property
     def limit(self) -> str:
         """What takes the step's time."""
         return limits(self.best.candidate, self.links, self.question.cluster)
 
-    def _against(self, other: RankedPlan) -> str:
+    def _against(self, other: RankedPlan, name: str) -> str:
         """Why the best is better than another plan."""
-        best, name = self.best, f"{other.name} (best {FAMILY_NAMES[Family(int(family(other.plan)))]})"
+        best = self.best
         if self.question.objective == "memory":
             return f"{name} needs {format_bytes(other.peak)}: {why_more_memory(best.candidate, other.candidate)}"
         slower = other.step_time / best.step_time - 1
@@ -98,7 +106,10 @@ class Recommendation:
             "search_seconds": self.search_seconds,
             "plans": [plan.as_dict() for plan in self.plans],
             "families": {FAMILY_NAMES[family]: plan.as_dict() for family, plan in self.families.items()},
-            "front": [plan.as_dict() for plan in self.front],
+            "front": [
+                {key: entry[key] for key in ("name", "plan", "step_time_s", "peak_memory_gib")}
+                for entry in (plan.as_dict() for plan in self.front)
+            ],
             "reasons": list(self.reasons),
             "limit": self.limit,
             "assumed": list(asked.assumed),

@@ -16,6 +16,8 @@ import click
 
 UNLIMITED = 10_000
 """Columns of an output that nobody looks at through a window: a pipe or a file."""
+GAP = 2
+"""Blanks between columns."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def note(text: str) -> None:
 
 
 def table(headings: Sequence[Heading], rows: Iterable[Sequence[str]], *, best: bool = False) -> None:
-    """A table with as many columns as the window holds, or a list of rows when that would be too few.
+    """A table with as many columns as the window holds, or a list of rows when the most important do not fit.
 
     Columns without any text are left out.
 
@@ -61,7 +63,7 @@ def table(headings: Sequence[Heading], rows: Iterable[Sequence[str]], *, best: b
     headings, lines = [headings[i] for i in filled], [[row[i] for i in filled] for row in lines]
     width = window_width()
     kept = _columns_that_fit(headings, lines, width)
-    if len(kept) < min(4, len(headings)):
+    if any(heading.priority == 1 and i not in kept for i, heading in enumerate(headings)):
         return _list(headings, lines, width)
     _rich_table([headings[i] for i in kept], [[row[i] for i in kept] for row in lines], best=best)
     left_out = [heading.title.replace("\n", " ") for i, heading in enumerate(headings) if i not in kept]
@@ -71,15 +73,23 @@ def table(headings: Sequence[Heading], rows: Iterable[Sequence[str]], *, best: b
 
 
 def _columns_that_fit(headings: Sequence[Heading], lines: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Indices of the columns that fit side by side, dropping the least important (and rightmost) first."""
+    """Indices of the columns that fit side by side, the most important (and leftmost) taken first.
+
+    Where some of equal importance do not fit, none of the less important is taken.
+    """
     needs = [
-        max([len(part) for part in heading.title.split("\n")] + [len(row[i]) for row in lines]) + 2
+        max([len(part) for part in heading.title.split("\n")] + [len(row[i]) for row in lines]) + GAP
         for i, heading in enumerate(headings)
     ]
-    kept = list(range(len(headings)))
-    while kept and sum(needs[i] for i in kept) > width:
-        kept.remove(max(kept, key=lambda i: (headings[i].priority, i)))
-    return kept
+    kept: list[int] = []
+    for priority in sorted({heading.priority for heading in headings}):
+        wanted = [i for i, heading in enumerate(headings) if heading.priority == priority]
+        for i in wanted:
+            if sum(needs[each] for each in kept) + needs[i] - GAP <= width:
+                kept.append(i)
+        if not set(wanted) <= set(kept):
+            break
+    return sorted(kept)
 
 
 def _list(headings: Sequence[Heading], lines: Sequence[Sequence[str]], width: int) -> None:
@@ -98,7 +108,7 @@ def _rich_table(headings: Sequence[Heading], lines: Sequence[Sequence[str]], *, 
 
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     console = Console(width=window_width(), color_system=colours, highlight=False)
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for heading in headings:
         grid.add_column(
             Text(heading.title), justify="left" if heading.left else "right", vertical="bottom", no_wrap=True

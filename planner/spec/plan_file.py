@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from planner.errors import FileFormatError
 from planner.spec.cluster import Cluster
 from planner.spec.codec import content_hash, from_plain, to_plain
+from planner.spec.json_files import read_json, write_json
 from planner.spec.model import Model
 from planner.spec.plan import Plan
 from planner.spec.profile import Profile
@@ -59,10 +59,8 @@ def write_plan_file(contents: PlanFile, folder: Path) -> Path:
     path = folder / FILE_NAME
     names = [field.name for field in fields(contents)]
     plain = {name: to_plain(getattr(contents, name)) for name in names}
-    text = json.dumps({"schema_version": SCHEMA_VERSION} | plain, indent=2, allow_nan=False) + "\n"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_json(path, {"schema_version": SCHEMA_VERSION} | plain)
     except OSError as error:
         raise FileFormatError(f"cannot be written: {error.strerror}", where=str(path)) from error
     return path
@@ -74,27 +72,11 @@ def read_plan_file(path: Path) -> PlanFile:
     Raises FileFormatError for a file that cannot be read, is no plan, is of a newer schema, or whose degrees do not
     multiply to the cluster's size.
     """
-    data = _read_json(path)
-    version = data.pop("schema_version", None)
-    if version != SCHEMA_VERSION:
-        raise FileFormatError(
-            f"schema_version {version!r} is not {SCHEMA_VERSION}: not a plan.json of this planner", where=str(path)
-        )
+    data = read_json(path, schema_version=SCHEMA_VERSION)
+    del data["schema_version"]
     prediction = data.pop("prediction", {})
     contents = from_plain(PlanFile, data, where=str(path))
     ranks, world_size = contents.plan.world_size, contents.cluster.world_size
     if ranks != world_size:
         raise FileFormatError(f"the plan is for {ranks} ranks but the cluster has {world_size}", where=str(path))
     return replace(contents, prediction=prediction)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileFormatError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"is not JSON: {error}", where=str(path)) from error
-    if not isinstance(data, dict):
-        raise FileFormatError(f"must be an object, not a {type(data).__name__}", where=str(path))
-    return data

@@ -55,7 +55,7 @@ def test_the_last_line_asks_the_same_question_again(planner):
 
 def test_table_has_units_the_peak_of_mfu_and_both_per_gpu_and_total(planner):
     out = answer(planner).stdout
-    for heading in ("(s)", "tokens/s", "total", "per GPU", "989 TFLOP/s", "(GiB of 79.1)", "USD per", "80 % interval"):
+    for heading in ("(s)", "tokens/s", "total", "per GPU", "989 TFLOP/s", "GPU (GiB)", "USD per", "80 % (s)"):
         assert heading in out
 
 
