@@ -1,0 +1,137 @@
+"""Predictions for measured runs, from their stated configuration alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from planner.catalogue.profiles import profile
+from planner.errors import SpecError
+from planner.estimate.interval import Interval, Verdict, memory_interval, step_time_interval, verdict
+from planner.estimate.memory import memory_use
+from planner.estimate.records import MemoryUse, StepTime
+from planner.estimate.step_time import step_time
+from planner.quantities import Bytes, Column, Seconds
+from planner.spec.cluster import Cluster
+from planner.spec.plan import Plan
+from planner.spec.profile import Profile
+from planner.topology.group_links import group_links
+from planner.validate.runs import MeasuredRun
+
+ProfileOf = Callable[[Cluster, str], Profile]
+"""From a cluster and a stack's name to the efficiencies to predict with."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one row comes to; 0 or None where `skipped` says why there is no prediction.
+
+    `memory` is of the row's memory kind. `times` and `uses` hold the terms of all runs evaluated together, this one's
+    in their row `row`.
+    """
+
+    id: str
+    skipped: str
+    step_time: Seconds = 0.0
+    step_time_interval: Interval | None = None
+    memory: Bytes = 0.0
+    memory_interval: Interval | None = None
+    verdict: Verdict = Verdict.FITS
+    level: str = ""
+    times: StepTime | None = None
+    uses: MemoryUse | None = None
+    row: int = 0
+
+
+def catalogue_profile(cluster: Cluster, stack_name: str) -> Profile:
+    """The catalogue's profile of the cluster's accelerator under a stack."""
+    return profile(cluster.accelerator, stack_name, fabric=cluster.node.fabric)
+
+
+def predict(runs: Sequence[MeasuredRun], profile_of: ProfileOf = catalogue_profile) -> list[Prediction]:
+    """One prediction per run, in order. Runs that differ in their plan and batch only are evaluated together."""
+    predictions = [Prediction(run.id, run.skipped) for run in runs]
+    known = _remembered(profile_of)
+    for rows in _alike(runs):
+        for row, prediction in zip(rows, _predicted([runs[row] for row in rows], known), strict=True):
+            predictions[row] = prediction
+    return predictions
+
+
+def _remembered(profile_of: ProfileOf) -> ProfileOf:
+    """The same function, asked once for each accelerator, network and stack."""
+    known: dict[tuple[str, str, float, str], Profile] = {}
+
+    def remembered(cluster: Cluster, stack_name: str) -> Profile:
+        fabric = cluster.node.fabric
+        key = (cluster.accelerator.name, fabric.kind, float(fabric.nic_bandwidth), stack_name)
+        if key not in known:
+            known[key] = profile_of(cluster, stack_name)
+        return known[key]
+
+    return remembered
+
+
+def _alike(runs: Sequence[MeasuredRun]) -> list[list[int]]:
+    """Rows with one model, cluster, stack and workload but for the batch, which the plan carries."""
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for row, run in enumerate(runs):
+        if run.configuration:
+            one = run.configuration
+            workload = replace(one.workload, global_batch_size=1)
+            groups[id(one.model), id(one.cluster), workload, one.stack].append(row)
+    return list(groups.values())
+
+
+def _predicted(runs: Sequence[MeasuredRun], profile_of: ProfileOf) -> Iterator[Prediction]:
+    try:
+        yield from _evaluated(runs, profile_of)
+    except SpecError as error:
+        yield from (Prediction(run.id, str(error)) for run in runs)
+
+
+def _evaluated(runs: Sequence[MeasuredRun], profile_of: ProfileOf) -> list[Prediction]:
+    shared = [run.configuration for run in runs if run.configuration]
+    model, cluster, workload = shared[0].model, shared[0].cluster, shared[0].workload
+    plans, conventions = stacked([each.plan for each in shared]), shared[0].stack
+    efficiencies = profile_of(cluster, conventions.name)
+    links = group_links(plans, cluster)
+    times = step_time(model, plans, workload, cluster, links, profile=efficiencies, stack=conventions)
+    uses = memory_use(model, plans, workload, conventions)
+    verdicts = verdict(uses.peak, cluster.accelerator.usable_memory)
+    seconds, memory = np.asarray(times.total, dtype=float), _of_kind(uses, [run.memory_kind for run in runs])
+    return [
+        Prediction(
+            id=run.id,
+            skipped="",
+            step_time=float(seconds[row]),
+            step_time_interval=step_time_interval(float(seconds[row]), efficiencies),
+            memory=float(memory[row]),
+            memory_interval=memory_interval(float(memory[row]), efficiencies),
+            verdict=Verdict(int(verdicts[row])),
+            level=efficiencies.level,
+            times=times,
+            uses=uses,
+            row=row,
+        )
+        for row, run in enumerate(runs)
+    ]
+
+
+def stacked(plans: Sequence[Plan]) -> Plan:
+    """Scalar plans as one record of columns."""
+    return Plan(**{field.name: np.array([int(getattr(plan, field.name)) for plan in plans]) for field in fields(Plan)})
+
+
+def _of_kind(uses: MemoryUse, kinds: Sequence[str]) -> Column:
+    """Peak bytes as each row counts them: the allocator's hand-outs, its reservation, or the whole device."""
+    allocated = np.broadcast_to(uses.allocated, len(kinds))
+    reserved = allocated + uses.reserve
+    kind = np.array(kinds)
+    return np.select(
+        [kind == "allocated", kind == "device"], [allocated, np.broadcast_to(uses.peak, len(kinds))], reserved
+    )
