@@ -34,30 +34,21 @@ class LocalParameters:
 
 
 @dataclass(frozen=True)
-class RankParameters:
-    """Trained parameters of one pipeline rank outside experts and in experts, and all of embedding and head.
-
-    Columns of shape (rows,), before data-parallel sharding.
-    """
+class TrainedParameters:
+    """Trained parameters outside experts and in experts, and all of embedding and head, of shape (roles, rows)."""
 
     dense: Column
     experts: Column
     root: Column
 
-    @property
-    def parts(self) -> tuple[Column, Column, Column]:
-        """All fields."""
-        return self.dense, self.experts, self.root
 
-
-def rank_parameters(model: Model, plans: Plan, workload: Workload, stages: Stages, role: Column) -> RankParameters:
-    """Parameters of the rank of the given role in each row; with adapters only those are trained."""
-    local, row = local_parameters(model, plans, stages), np.arange(len(plans))
-    root = local.root[role, row]
+def trained_parameters(model: Model, plans: Plan, workload: Workload, stages: Stages) -> TrainedParameters:
+    """Parameters before data-parallel sharding; with adapters only those are trained."""
+    local = local_parameters(model, plans, stages)
     if workload.method == "full":
-        return RankParameters(local.outside_experts[role, row], local.experts[role, row], root)
-    adapters = local_adapters(model, plans, stages, workload.lora_rank)[role, row]
-    return RankParameters(adapters, np.zeros_like(adapters), root)
+        return TrainedParameters(local.outside_experts, local.experts, local.root)
+    adapters = local_adapters(model, plans, stages, workload.lora_rank)
+    return TrainedParameters(adapters, np.zeros_like(adapters), local.root)
 
 
 def local_parameters(model: Model, plans: Plan, stages: Stages) -> LocalParameters:

@@ -100,11 +100,15 @@ def _zero3_exposed(
     )
 
 
-def stage_micro_batch(layer: MicroBatchTime, stage: Stages, head: Seconds) -> MicroBatchTime:
-    """Layers of each role summed, and the head on the last; shape (roles, rows)."""
+def stage_micro_batch(layer: MicroBatchTime, stage: Stages, *, head: Seconds, root: Seconds) -> MicroBatchTime:
+    """Layers of each role summed, with the head on the last; shape (roles, rows).
+
+    `root` is ZeRO-3's communication of embedding and head, shape (roles, rows).
+    """
     summed = {
         field.name: np.einsum("krn,kn->rn", stage.layers, getattr(layer, field.name))
         for field in fields(layer)
         if field.name != "head"
     }
+    summed["dp_exposed"] = summed["dp_exposed"] + root
     return MicroBatchTime(**summed, head=stage.has_head * head)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import numpy as np
 
-from planner.estimate.data_parallel_time import (
-    data_parallel_wire,
-    kept_weights_exposed,
-    once_per_step_exposed,
-    root_exposed,
-)
+from planner.cost.overlap import exposed_time
 from planner.estimate.layer_communication import layer_communication
 from planner.estimate.layer_time import layer_time
-from planner.estimate.optimizer_time import offload_exposed, optimizer_time
-from planner.estimate.parameters import rank_parameters
+from planner.estimate.once_per_step import OncePerStep, once_per_step
 from planner.estimate.pipeline_time import pipeline_time
 from planner.estimate.records import StepTime
 from planner.estimate.setting import Setting
 from planner.estimate.stage_time import MicroBatchTime, layer_micro_batch, stage_micro_batch
 from planner.estimate.stages import stages
-from planner.quantities import Column
+from planner.quantities import Scalar, Seconds
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 from planner.spec.plan import Plan
@@ -29,6 +21,9 @@ from planner.spec.profile import Profile
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 from planner.topology.links import Links, PlacedLinks
+
+BACKWARD_SHARE: Scalar = 2 / 3
+"""Backward's part of a micro-batch: two of three passes over every matrix product."""
 
 
 def step_time(
@@ -53,32 +48,31 @@ def step_time(
 
 def _step_time(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> StepTime:
     stage = stages(setting.model, plans)
-    wire = layer_communication(setting, plans, links)
-    compute = layer_time(setting, plans)
+    compute, wire = layer_time(setting, plans), layer_communication(setting, plans, links)
+    once = once_per_step(setting, plans, links)
     layer = layer_micro_batch(setting, plans, compute, wire)
-    by_role = stage_micro_batch(layer, stage, compute.head + wire.head)
-    pipeline = pipeline_time(plans, stage, wire.send, micro_batch=by_role, layer=layer)
-    role, row = pipeline.role, np.arange(len(plans))
-    micro_batch = _of_role(by_role, role, row)
-    rank = rank_parameters(setting.model, plans, setting.workload, stage, role)
-    wire_dp = data_parallel_wire(setting, plans, links, rank, role)
-    terms = {name: plans.num_microbatches * getattr(micro_batch, name) for name in MicroBatchTime.TERMS}
-    terms["dp_exposed"] = (
-        terms["dp_exposed"]
-        + once_per_step_exposed(setting, wire_dp, micro_batch)
-        + kept_weights_exposed(setting, plans, stage.layers[:, role, row], wire, micro_batch)
-        + root_exposed(plans, wire_dp)
-    )
+    by_role = stage_micro_batch(layer, stage, head=compute.head + wire.head, root=once.root)
+    pipeline = pipeline_time(plans, stage, wire.send, by_role)
+    row, m = np.arange(len(plans)), plans.num_microbatches
+    terms = {name: m * getattr(by_role, name)[pipeline.role, row] for name in MicroBatchTime.TERMS}
+    slowest, penalty = by_role.total[pipeline.role, row], setting.profile.overlap_penalty
+    terms["dp_exposed"] = terms["dp_exposed"] + _data_parallel_exposed(setting, once, slowest)
     return StepTime(
         **terms,
         pp_exposed=pipeline.sends,
         bubble=pipeline.bubble,
-        optimizer=optimizer_time(setting, plans, rank.dense, rank.experts),
-        offload=offload_exposed(setting, plans, rank.dense, rank.experts, micro_batch),
+        optimizer=once.optimizer,
+        offload=once.offload + m * exposed_time(slowest, once.streamed, penalty=penalty),
         fixed=np.full(len(plans), setting.profile.fixed_time),
     )
 
 
-def _of_role(by_role: MicroBatchTime, role: Column, row: Column) -> MicroBatchTime:
-    """The chosen rank's times, shape (rows,)."""
-    return replace(by_role, **{field.name: getattr(by_role, field.name)[role, row] for field in fields(by_role)})
+def _data_parallel_exposed(setting: Setting, once: OncePerStep, micro_batch: Seconds) -> Seconds:
+    """What the last backward does not hide of the reduction, nor the next forward of the gather of new weights.
+
+    Gradients of earlier micro-batches are summed locally. Nothing is hidden where the stack does not overlap them.
+    """
+    penalty = setting.profile.overlap_penalty
+    reduce = exposed_time(BACKWARD_SHARE * micro_batch, once.reduce, penalty=penalty)
+    gather = exposed_time((1 - BACKWARD_SHARE) * micro_batch, once.gather, penalty=penalty)
+    return np.where(setting.stack.overlap_gradients > 0, reduce + gather, once.reduce + once.gather)

@@ -1,0 +1,111 @@
+"""Once per optimizer step on each rank: gradients reduced, weights gathered, the optimizer, what offloading moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.optimizers import host_step_time, offload_time, optimizer_step_time, relative_traffic
+from planner.estimate.activations import element_bytes
+from planner.estimate.factor import STAGES, WIRE, distinct_plans
+from planner.estimate.layer_communication import gathered_weight_bytes, gradient_reduction
+from planner.estimate.parameters import TrainedParameters, trained_parameters
+from planner.estimate.setting import Setting
+from planner.estimate.stages import stages
+from planner.quantities import Bytes, BytesPerSecond, Column, Scalar, Seconds
+from planner.spec.plan import Offload, Plan, Sharding
+from planner.topology.links import Links, PlacedLinks
+
+TYPICAL_HOST_BANDWIDTH: BytesPerSecond = 200e9
+"""Memory bandwidth of a host whose own figure is not known."""
+PCIE_EFFICIENCY: Scalar = 0.8
+"""Share of a slot's bandwidth that copies from pinned memory reach."""
+
+
+@dataclass(frozen=True)
+class OncePerStep:
+    """Seconds of shape (rows,), each of the pipeline rank with the most of it; `root` of shape (roles, rows).
+
+    `reduce` and `gather` are on the wire, hidden or not: DDP's all-reduce; the reduce-scatter of ZeRO-1, ZeRO-2 and
+    of pipelines that keep ZeRO-3's weights, and their gather of weights. `root` is ZeRO-3's gather and reduction of
+    embedding and head, for every micro-batch; `streamed` the weights that a micro-batch brings from the host.
+    """
+
+    reduce: Seconds
+    gather: Seconds
+    optimizer: Seconds
+    offload: Seconds
+    streamed: Seconds
+    root: Seconds
+
+
+def once_per_step(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> OncePerStep:
+    """Times under plan columns, each distinct placement and layer split evaluated once."""
+    apart = distinct_plans(plans, (*WIRE, *STAGES, "offload"))
+    some, wired = apart.of(plans), links[apart.first]
+    trained = trained_parameters(setting.model, some, setting.workload, stages(setting.model, some))
+    reduce, gather = _whole_rank(setting, some, wired, trained)
+    device, host, streamed = _optimizer(setting, some, trained)
+    reduce, gather, device, host, streamed = (
+        apart.spread(part.max(axis=0)) for part in (reduce, gather, device, host, streamed)
+    )
+    return OncePerStep(reduce, gather, device, host, streamed, apart.spread(_root(setting, some, wired, trained)))
+
+
+def keeps_weights(plans: Plan) -> Column:
+    """Rows whose pipeline gathers ZeRO-3's weights once per step."""
+    return (np.asarray(plans.sharding) == Sharding.ZERO3_KEEP) & (np.asarray(plans.pp) > 1)
+
+
+def _at_once(plans: Plan) -> Column:
+    """Rows whose gradients are reduced once per step rather than with every micro-batch."""
+    return (np.asarray(plans.sharding) < Sharding.ZERO3) | keeps_weights(plans)
+
+
+def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:
+    """Reduction of all gradients of a rank, and gather of all its weights."""
+    network, replicas = setting.network, np.asarray(plans.sharding) == Sharding.NONE
+
+    def gathered(bytes_each: Bytes) -> Seconds:
+        dense = network.all_gather(trained.dense * bytes_each, links.dp_shard)
+        return dense + network.all_gather(trained.experts * bytes_each, links.expert_shard)
+
+    reduced = gradient_reduction(setting, plans, links, trained.dense, trained.experts)
+    reduced = reduced + np.where(replicas, gathered(setting.stack.reduce_bytes), 0.0)
+    weights = np.where(replicas, 0.0, gathered(gathered_weight_bytes(setting.workload)))
+    return np.where(_at_once(plans), reduced, 0.0), np.where(_at_once(plans), weights, 0.0)
+
+
+def _root(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> Seconds:
+    """ZeRO-3's gather and reduction of embedding and head, which nothing runs beside."""
+    gather = setting.network.all_gather(trained.root * element_bytes(setting.workload), links.dp_shard)
+    gradients = trained.root * (setting.workload.method == "full")
+    reduce = gradient_reduction(setting, plans, links, gradients, 0.0 * gradients)
+    return np.where(_at_once(plans), 0.0, gather + reduce)
+
+
+def _optimizer(setting: Setting, plans: Plan, trained: TrainedParameters) -> tuple[Seconds, Seconds, Seconds]:
+    """The step on the device; or gradients down, the step on the host and weights up; and streamed weights."""
+    workload, cluster = setting.workload, setting.cluster
+    divided = np.asarray(plans.sharding) >= Sharding.ZERO1
+    dense_group, expert_group = (np.where(divided, group, 1) for group in (plans.shard_group, plans.expert_shard_group))
+    updated = trained.dense / dense_group + trained.experts / expert_group
+    traffic = setting.stack.optimizer_traffic_bytes * relative_traffic(workload.optimizer, workload.state)
+    device = optimizer_step_time(updated, traffic, setting.kernels.bandwidth)
+    host = host_step_time(
+        updated,
+        traffic,
+        cluster.node.host_memory_bandwidth or TYPICAL_HOST_BANDWIDTH,
+        ranks=np.minimum(cluster.node.gpus_per_node, plans.world_size),
+    )
+    element = element_bytes(workload)
+    pcie = {"bandwidth": cluster.accelerator.pcie_bandwidth, "efficiency": PCIE_EFFICIENCY}
+    moved = offload_time(updated, element, element, **pcie)
+    both_passes = offload_time(updated, 0.0, 2 * element, **pcie)
+    on_host, all_weights = (np.asarray(plans.offload) >= code for code in (Offload.OPTIMIZER, Offload.ALL))
+    return (
+        np.where(on_host, 0.0, device),
+        np.where(on_host, host + moved, 0.0),
+        np.where(all_weights, both_passes, 0.0),
+    )
