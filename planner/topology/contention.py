@@ -115,8 +115,9 @@ def _all_to_all_traffic(parts: Runs, seat: Seats) -> Traffic:
     """
     members = parts.members[parts.spread]
     size, source, site = members.shape[1], members.ravel(), seat.site[members]
-    off_domain = size - parts.length[parts.spread]
-    off_unit = size - runs(members, seat.unit).length
+    near, under = parts.length[parts.spread], runs(members, seat.unit).length
+    both = runs(members, seat.domain * len(seat.unit) + seat.unit).length
+    off_domain, off_unit = size - near, size - (near + under - both)
     off_site = (site[:, :, None] != site[:, None, :]).sum(axis=2) if site.any() else np.zeros(site.shape)
     most = off_domain.max(initial=1)
     return Traffic(source, source, *((peers / most).ravel() for peers in (off_domain, off_unit, off_site)))
@@ -166,7 +167,7 @@ def _doors(routes: Routes, traffic: Traffic, seat: Seats) -> Iterator[Limit]:
     for pool, doors in enumerate(routes.doors):
         shape = (seat.nodes[pool], routes.pools[pool].node.gpus_per_node)
         out, into = (_by_slot(ranks, traffic.load, seat, pool, shape) for ranks in (traffic.source, traffic.target))
-        loads = (out @ doors.leaving + into @ doors.entering).max(axis=0)
+        loads = (out @ doors.leaving + into @ doors.entering).max(axis=0, initial=0.0)
         if loads.any():
             worst = int(np.argmax(loads / doors.capacity))
             yield Limit.of(routes.links, doors.edges[worst], float(loads[worst]))
@@ -187,7 +188,7 @@ def _uplinks(cluster: Cluster, traffic: Traffic, seat: Seats) -> Iterator[Limit]
             continue
         capacity = uplink_bandwidth(pool)
         if not fabric.nodes_per_leaf:
-            capacity *= seat.nodes[code] / pool.num_nodes * max(fabric.nics_per_node // pool.node.gpus_per_node, 1)
+            capacity *= max(fabric.nics_per_node // pool.node.gpus_per_node, 1)
         for ranks, ends in ((traffic.source, ("leaf", "spine")), (traffic.target, ("spine", "leaf"))):
             here = seat.pool[ranks] == code
             load = float(np.bincount(seat.leaf[ranks[here]], traffic.off_unit[here], minlength=1).max())

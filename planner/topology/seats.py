@@ -94,13 +94,15 @@ def runs(members: Column, place: Column) -> Runs:
 
 
 def period(cluster: Cluster) -> int:
-    """After how many ranks the cluster looks the same again: 0 when it has several pools and never does."""
-    if len(cluster.pools) > 1:
+    """After how many ranks the cluster looks the same again; 0 when it never does.
+
+    It never does when it has several pools, or when all nodes share the oversubscribed leaves of their rails.
+    """
+    node, fabric = cluster.node, cluster.node.fabric
+    thin = fabric.oversubscription > 1
+    if len(cluster.pools) > 1 or (thin and not fabric.nodes_per_leaf):
         return 0
-    node = cluster.node
-    domain = node.gpus_per_node * node.domain_nodes
-    contended = node.fabric.oversubscription > 1 and node.fabric.nodes_per_leaf
-    return lcm(domain, node.gpus_per_node * node.fabric.nodes_per_leaf) if contended else domain
+    return lcm(node.domain_nodes, fabric.nodes_per_leaf if thin else 1) * node.gpus_per_node
 
 
 def folded(layout: Layout, cycle: int, *, keep_groups: Int) -> Layout:

@@ -1,0 +1,140 @@
+from dataclasses import fields, replace
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.spec.plan import ContextKind, Plan, RankOrder
+from planner.topology.group_links import group_links, network_of, placed_links
+from planner.topology.patterns import Pattern
+from planner.topology.placement import Layout
+from planner.topology.seats import folded
+
+DEGREES = ("tp", "pp", "cp", "dp_shard", "dp_replicate")
+
+
+@st.composite
+def plans(draw, world):
+    left, degrees = world, {}
+    for axis in draw(st.permutations(DEGREES))[:-1]:
+        degrees[axis] = draw(st.sampled_from([d for d in range(1, left + 1) if left % d == 0]))
+        left //= degrees[axis]
+    degrees[(set(DEGREES) - degrees.keys()).pop()] = left
+    block = degrees["tp"] * degrees["cp"] * degrees["dp_shard"]
+    ep = draw(st.sampled_from([d for d in range(1, block + 1) if block % d == 0]))
+    order, context = draw(st.sampled_from(list(RankOrder))), draw(st.sampled_from(list(ContextKind)))
+    return Plan(**degrees, ep=ep, rank_order=order, context_kind=context)
+
+
+@pytest.fixture(scope="session")
+def clusters(machines):
+    """Clusters of 48 ranks, one for every kind of wiring and of network."""
+    fabric = machines.fabric
+    return {
+        "dgx": machines.cluster(machines.switched(), 6),
+        "thin spine": machines.cluster(machines.switched(fabric=fabric(4, 12.5, over=3, per_leaf=2)), 6),
+        "cube mesh": machines.cluster(machines.dgx1(), 6),
+        "racks": machines.cluster(machines.switched(2, fabric=fabric(2, 50.0), domain_nodes=9), 24),
+        "pcie": machines.cluster(machines.pcie(gpus_per_pcie_switch=4), 6),
+        "host": machines.cluster(machines.pcie(peers=False, host_memory_bandwidth=200e9), 6),
+        "sites": machines.sites(machines.switched(), (4, 2), wan=5.0),
+    }
+
+
+KINDS = ("dgx", "thin spine", "cube mesh", "racks", "pcie", "host", "sites")
+
+
+def bandwidths(links):
+    for field in fields(links):
+        group = getattr(links, field.name)
+        yield f"{field.name}, inside", group.local_bandwidth
+        yield f"{field.name}, across", group.remote_bandwidth
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_a_column_holds_what_its_rows_get_alone(clusters, kind, data):
+    cluster = clusters[kind]
+    rows = [data.draw(plans(cluster.world_size)) for _ in range(4)]
+    names = (*DEGREES, "ep", "rank_order", "context_kind")
+    several = Plan(**{name: np.array([getattr(row, name) for row in rows]) for name in names})
+    column, placed = group_links(several, cluster), placed_links(several, cluster)
+    assert len(column) == len(rows)
+    for i, row in enumerate(rows):
+        alone = group_links(row, cluster)
+        assert alone.is_scalar
+        assert column[i].as_dict() == placed[i].as_dict() == alone.as_dict()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=6, deadline=None)
+def test_twice_the_bandwidth_everywhere_is_twice_what_groups_get(clusters, machines, kind, data):
+    cluster = clusters[kind]
+    plan = data.draw(plans(cluster.world_size))
+    slow, fast = group_links(plan, cluster), group_links(plan, machines.scaled(cluster, 2.0))
+    for (name, before), (_, after) in zip(bandwidths(slow), bandwidths(fast), strict=True):
+        assert after == pytest.approx(2 * before), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=10, deadline=None)
+def test_more_bandwidth_anywhere_never_lowers_what_a_group_gets(clusters, kind, data):
+    cluster = clusters[kind]
+    plan = data.draw(plans(cluster.world_size))
+    pool = data.draw(st.integers(0, len(cluster.pools) - 1))
+    old = cluster.pools[pool].node
+    factor = data.draw(st.floats(1.0, 10.0))
+    pair = data.draw(st.sampled_from(sorted(old.link_pairs))) if old.link_pairs else None
+    wider = [
+        replace(old, link_bandwidth=old.link_bandwidth * factor),
+        replace(old, socket_bandwidth=old.socket_bandwidth * factor),
+        replace(old, host_memory_bandwidth=old.host_memory_bandwidth * factor),
+        replace(old, accelerator=replace(old.accelerator, pcie_bandwidth=old.accelerator.pcie_bandwidth * factor)),
+        replace(old, fabric=replace(old.fabric, nic_bandwidth=old.fabric.nic_bandwidth * factor)),
+        replace(old, fabric=replace(old.fabric, oversubscription=max(1.0, old.fabric.oversubscription / factor))),
+        replace(
+            old, link_pairs={each: rate * (factor if each == pair else 1) for each, rate in old.link_pairs.items()}
+        ),
+    ]
+    node = data.draw(st.sampled_from(wider))
+    pools = tuple(replace(each, node=node) if i == pool else each for i, each in enumerate(cluster.pools))
+    before, after = group_links(plan, cluster), group_links(plan, replace(cluster, pools=pools))
+    for (name, less), (_, more) in zip(bandwidths(before), bandwidths(after), strict=True):
+        assert more >= less * (1 - 1e-9), name
+
+
+MOST_RANKS = 3000
+
+
+@st.composite
+def radices(draw):
+    """Stride, near, gap, far and repeats of up to 3,000 ranks."""
+    found = [1] * 5
+    for place in draw(st.permutations(range(5))):
+        found[place] = draw(st.integers(1, min(60, MOST_RANKS // prod(found))))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["dgx", "thin spine", "cube mesh", "racks"])
+@given(radices(), st.sampled_from(list(Pattern)))
+@settings(max_examples=60, deadline=None)
+def test_a_folded_layout_gets_what_the_whole_one_does(machines, kind, whole, pattern):
+    fabric = machines.fabric
+    node = {
+        "dgx": machines.switched(),
+        "thin spine": machines.switched(6, fabric=fabric(3, 12.5, over=3, per_leaf=2)),
+        "cube mesh": machines.dgx1(),
+        "racks": machines.switched(2, fabric=fabric(2, 50.0, over=4, per_leaf=2), domain_nodes=3),
+    }[kind]
+    network = network_of(machines.cluster(node, MOST_RANKS // node.gpus_per_node + 1))
+    small = folded(Layout(*whole), network.period, keep_groups=pattern == Pattern.ALL_TO_ALL)
+    expected, got = network.share(tuple(whole), pattern), network.share(tuple(map(int, small.radices)), pattern)
+    assert got.local == expected.local
+    assert got.local_limit.bandwidth == pytest.approx(expected.local_limit.bandwidth)
+    assert got.remote_limit.bandwidth == pytest.approx(expected.remote_limit.bandwidth)
+    assert got.remote_latency == pytest.approx(expected.remote_latency)
