@@ -7,7 +7,6 @@ from typing import Any
 
 from planner.answer.evaluate import links_of
 from planner.answer.ranked_plan import RankedPlan
-from planner.explain.breakdown import memory_breakdown, time_breakdown
 from planner.quantities import GIB
 from planner.spec.codec import plan_to_plain
 
@@ -28,7 +27,7 @@ def explanation(ranked: RankedPlan) -> dict[str, Any]:
         "name": ranked.name,
         "plan": plan_to_plain(ranked.plan),
         "prediction": ranked.prediction(),
-        "time": [each.as_dict("value_s", 1.0) for each in time_breakdown(ranked.time)],
-        "memory": [each.as_dict("value_gib", GIB) for each in memory_breakdown(ranked.memory)],
+        "time": [each.as_dict("value_s", 1.0) for each in ranked.time_terms],
+        "memory": [each.as_dict("value_gib", GIB) for each in ranked.memory_terms],
         "links": {field.name: getattr(links, field.name).as_dict() for field in fields(links)},
     }

@@ -14,7 +14,7 @@ from planner.errors import NoFeasiblePlan, PlannerError
 from planner.estimate.interval import Verdict
 from planner.estimate.memory import memory_timeline, memory_use
 from planner.estimate.records import Moment, Role
-from planner.explain.breakdown import TermValue, memory_breakdown
+from planner.explain.breakdown import TermValue
 from planner.quantities import GIB
 from planner.search.enumerate import enumerate_plans
 from planner.search.figures import Figures
@@ -72,7 +72,7 @@ class FitReport:
     @property
     def dominant(self) -> TermValue:
         """The largest item of the peak."""
-        return memory_breakdown(self.ranked.memory)[0]
+        return self.ranked.memory_terms[0]
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of `planner fits --json`."""

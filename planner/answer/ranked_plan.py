@@ -12,6 +12,7 @@ from planner.economics.cost_of_run import RunCost, cost_of_run, cost_per_million
 from planner.estimate.interval import Interval, Verdict, p_fits, step_time_interval, verdict
 from planner.estimate.records import MemoryUse, Moment, Role, StepTime, Throughput
 from planner.estimate.throughput import throughput
+from planner.explain.breakdown import TermValue, memory_breakdown, time_breakdown
 from planner.explain.reasons import Candidate, memory_items, time_terms
 from planner.explain.words import plan_words, short_name
 from planner.quantities import GIB
@@ -86,6 +87,16 @@ class RankedPlan:
     def role(self) -> Role:
         """Pipeline rank at which memory peaks."""
         return Role(int(self.memory.role))
+
+    @property
+    def time_terms(self) -> list[TermValue]:
+        """Every term of the step time with its formulas, largest first."""
+        return time_breakdown(self.time, self.plan, self.question.workload)
+
+    @property
+    def memory_terms(self) -> list[TermValue]:
+        """Every item of the peak with its formulas, largest first."""
+        return memory_breakdown(self.memory, self.plan, self.question.workload)
 
     @cached_property
     def speed(self) -> Throughput:

@@ -7,8 +7,8 @@ from dataclasses import fields
 
 from planner.answer.ranked_plan import RankedPlan
 from planner.cli.printing import Heading, say, table
-from planner.explain.breakdown import TermValue, memory_breakdown, time_breakdown
-from planner.explain.terms import Term
+from planner.explain.breakdown import TermValue
+from planner.explain.formula import Formula
 from planner.quantities import format_bandwidth, format_bytes, format_seconds
 from planner.topology.links import Links
 
@@ -21,14 +21,14 @@ def print_derivation(ranked: RankedPlan, links: Links) -> None:
     _print_links(links)
     say()
     say(f"Step time {format_seconds(ranked.step_time)}, of which:")
-    _print_terms(time_breakdown(ranked.time), format_seconds)
+    _print_terms(ranked.time_terms, format_seconds)
     say()
     role, moment = ranked.role.name.lower(), ranked.moment.name.lower().replace("_", " ")
     say(
         f"Peak memory {format_bytes(ranked.peak)} per GPU of {format_bytes(ranked.usable)} usable, "
         f"on the {role} pipeline rank, at: {moment}. Of which:"
     )
-    _print_terms(memory_breakdown(ranked.memory), format_bytes)
+    _print_terms(ranked.memory_terms, format_bytes)
     say()
     for line in inputs(ranked):
         say(line, indent="  ")
@@ -66,14 +66,14 @@ def _print_terms(values: Sequence[TermValue], show: Callable[[float], str]) -> N
     for each in values:
         if each.value > 0:
             say(f"  {show(each.value):>10}  {each.share:6.1%}  {each.term.title}", indent="      ")
-            _print_formulas(each.term)
+            _print_formulas(each.formulas)
     absent = [each.term.title for each in values if each.value <= 0]
     if absent:
         say(f"  zero: {', '.join(absent)}", indent="    ")
 
 
-def _print_formulas(term: Term) -> None:
-    for formula in term.formulas:
+def _print_formulas(formulas: Sequence[Formula]) -> None:
+    for formula in formulas:
         say(f"        {formula.equation}", indent="          ")
         say(f"          {formula.name.removeprefix('planner.')}: {formula.source}", indent="            ")
 

@@ -7,7 +7,6 @@ from planner.answer.ranked_plan import RankedPlan
 from planner.cli.printing import Heading, say, table
 from planner.estimate.interval import Verdict
 from planner.estimate.records import Moment, Role
-from planner.explain.breakdown import memory_breakdown
 from planner.quantities import GIB, format_bytes, format_seconds
 
 VERDICTS = {Verdict.FITS: "Fits", Verdict.TIGHT: "Tight", Verdict.DOES_NOT_FIT: "Does not fit"}
@@ -32,7 +31,7 @@ def print_fit(report: FitReport) -> None:
         [Heading("item", left=True), Heading("per GPU\n(GiB)"), Heading("share")],
         [
             [each.term.title, f"{each.value / GIB:.2f}", f"{each.share:.1%}"]
-            for each in memory_breakdown(ranked.memory)
+            for each in ranked.memory_terms
             if each.value > 0
         ],
     )

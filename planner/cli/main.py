@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -56,6 +57,7 @@ class Commands(click.Group):
 
         click's own `main` would print several lines for a usage error and call a closed pipe a failure.
         """
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no large matrices here, and starting threads takes time
         self._main_shell_completion(extra, prog_name)
         arguments = sys.argv[1:] if args is None else list(args)
         sys.exit(exit_code_of(lambda: self._run(arguments, prog_name, extra)))

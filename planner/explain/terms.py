@@ -44,7 +44,12 @@ TIME_TERMS: Mapping[str, Term] = {
     "tp_exposed": Term(
         "tensor-parallel communication",
         "communication",
-        (overlap.exposed_time, collectives.all_reduce_time, collectives.all_gather_time),
+        (
+            overlap.exposed_time,
+            collectives.all_reduce_time,
+            collectives.all_gather_time,
+            collectives.reduce_scatter_time,
+        ),
     ),
     "cp_exposed": Term(
         "context-parallel communication",
@@ -57,7 +62,13 @@ TIME_TERMS: Mapping[str, Term] = {
     "pp_exposed": Term(
         "sends between pipeline stages",
         "communication",
-        (pipeline.one_f_one_b_send_exposed, pipeline.interleaved_send_exposed, collectives.send_time),
+        (
+            pipeline.gpipe_send_exposed,
+            pipeline.one_f_one_b_send_exposed,
+            pipeline.interleaved_send_exposed,
+            pipeline.zb_h1_send_exposed,
+            collectives.send_time,
+        ),
     ),
     "dp_exposed": Term("data-parallel communication", "communication", (overlap.exposed_time, *_SHARDED)),
     "bubble": Term(
@@ -102,7 +113,10 @@ MEMORY_TERMS: Mapping[str, Term] = {
             activations.mlp_bytes,
             activations.layer_input_bytes,
             activations.selective_bytes,
+            pipeline.gpipe_in_flight,
             pipeline.one_f_one_b_in_flight,
+            pipeline.interleaved_in_flight,
+            pipeline.zb_h1_in_flight,
         ),
     ),
     "logits": Term("logits and their gradient", "activations", (activations.logit_bytes,)),

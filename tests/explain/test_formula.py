@@ -8,7 +8,10 @@ import pytest
 import planner.cost
 from planner.estimate.records import MemoryUse, StepTime
 from planner.explain.formula import formula
+from planner.explain.relevance import CONDITIONS, relevant_formulas
 from planner.explain.terms import MEMORY_TERMS, TIME_TERMS
+from planner.spec.plan import Plan, Schedule, Sharding
+from planner.spec.workload import Workload
 
 
 def cost_functions():
@@ -90,3 +93,35 @@ def test_a_reference_to_another_function_is_followed():
 def test_a_function_without_source_is_refused():
     with pytest.raises(ValueError, match="names no source"):
         formula(cost_functions)
+
+
+@pytest.mark.parametrize("schedule", list(Schedule)[1:])
+def test_a_plan_shows_the_formulas_of_its_own_schedule_alone(schedule):
+    plan = Plan(pp=4, schedule=schedule, virtual_stages=2 if schedule == Schedule.INTERLEAVED else 1)
+    shown = {name for term in ("bubble", "pp_exposed") for name in names_of(term, plan)}
+    other = {each.name.lower() for each in list(Schedule)[1:] if each is not schedule}
+    assert any(schedule.name.lower() in name for name in shown)
+    assert not any(f".{kind}_" in name for kind in other for name in shown)
+
+
+def test_collectives_follow_from_sharding_and_sequence_parallelism():
+    ddp, fsdp, hsdp = (
+        Plan(dp_replicate=8),
+        Plan(dp_shard=8, sharding=Sharding.ZERO3),
+        Plan(dp_shard=4, dp_replicate=2, sharding=Sharding.ZERO3),
+    )
+    calls = [{name.rpartition(".")[2] for name in names_of("dp_exposed", plan)} for plan in (ddp, fsdp, hsdp)]
+    assert calls[0] == {"exposed_time", "all_reduce_time"}
+    assert calls[1] == {"exposed_time", "all_gather_time", "reduce_scatter_time"}
+    assert calls[2] == calls[0] | calls[1]
+    assert "planner.cost.collectives.all_reduce_time" not in names_of("tp_exposed", Plan(tp=2, sequence_parallel=1))
+
+
+def test_every_condition_belongs_to_a_function_of_its_term():
+    terms = TIME_TERMS | {f"memory {name}": term for name, term in MEMORY_TERMS.items()}
+    for name, function in CONDITIONS:
+        assert any(function in term.functions for key, term in terms.items() if key.removeprefix("memory ") == name)
+
+
+def names_of(term, plan):
+    return [each.name for each in relevant_formulas(term, TIME_TERMS[term], plan, Workload(64, 4096))]
