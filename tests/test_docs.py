@@ -59,6 +59,14 @@ def test_python_of_the_readme_runs(capsys):
     assert "Train llama-3.1-8b on 2xdgx-h100" in capsys.readouterr().out
 
 
+def test_data_flow_of_the_design_runs():
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    names = {}
+    exec(compile(re.search(r"```python\n(.+?)```", text, re.DOTALL).group(1), "design.md", "exec"), names)
+    assert len(names["plans"]) == len(names["memory"]) == len(names["time"])
+    assert names["answer"].best.step_time > 0
+
+
 def test_plan_json_in_the_documentation_has_the_keys_of_a_real_one(tmp_path):
     text = (ROOT / "docs" / "plan.md").read_text(encoding="utf-8")
     shown = json.loads(re.search(r"```json\n(.+?)```", text, re.DOTALL).group(1))
