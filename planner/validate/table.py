@@ -99,8 +99,8 @@ def _column(kept: Sequence[tuple[MeasuredRun, Prediction]], pick: Callable[[Meas
 
 def markdown(rows: Scored) -> str:
     """The table by source, most runs first, over all, and over all but the untuned stacks."""
-    sources = sorted(set(rows.sources), key=lambda name: (-rows.sources.count(name), name))
-    lines = [_line(source, rows.scores(rows.of_source(source))) for source in sources]
+    by_source = {source: rows.scores(rows.of_source(source)) for source in sorted(set(rows.sources))}
+    lines = [_line(*item) for item in sorted(by_source.items(), key=lambda item: -item[1]["predicted"].n)]
     everything = _line("all", rows.scores(np.ones(len(rows.ids), dtype=bool)))
     tuned = _line(f"all but {', '.join(UNTUNED)}", rows.scores(rows.tuned()))
     return "\n".join([CAPTION, "", HEADER, *filter(None, lines), everything, tuned])
