@@ -28,7 +28,7 @@ def test_readme_sets_everything_up_with_two_lines():
 
 
 def test_ci_runs_the_very_line_of_the_readme_and_the_slow_tests():
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    script = [line.strip() for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()]
     assert "pip install -e '.[test]' && python -m pytest" in script
     assert any("python -m pytest -m slow" in line for line in script)
 

@@ -17,6 +17,7 @@ from planner.explain.reasons import Candidate, memory_items, time_terms
 from planner.explain.words import plan_words, short_name
 from planner.quantities import GIB
 from planner.spec.codec import plan_to_plain
+from planner.spec.model import ModelKind
 from planner.spec.plan import Plan
 
 SECONDS_PER_HOUR = 3600.0
@@ -103,6 +104,15 @@ class RankedPlan:
         """Tokens, samples, MFU and HFU."""
         asked = self.question
         return throughput(asked.model, self.plan, asked.workload, asked.cluster, self.time)
+
+    @property
+    def rate(self) -> tuple[str, float, float]:
+        """The speed that people quote: its name, total, and per accelerator; samples/s of encoders, else tokens/s."""
+        speed = self.speed
+        if self.question.model.kind is ModelKind.ENCODER:
+            samples = float(speed.samples_per_s)
+            return "samples/s", samples, samples / self.question.cluster.world_size
+        return "tokens/s", float(speed.tokens_per_s), float(speed.tokens_per_s_per_gpu)
 
     @property
     def usd_per_million_tokens(self) -> tuple[float, float] | None:

@@ -9,12 +9,37 @@ from typing import Any
 
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
+from planner.errors import NoFeasiblePlan
 from planner.explain.reasons import limits, why_more_memory, why_slower
 from planner.explain.words import FAMILY_NAMES, Family
 from planner.quantities import format_bytes, format_seconds
 from planner.topology.links import Links
 
 SCHEMA_VERSION = 1
+
+
+def format_rate(rate: float) -> str:
+    """A speed for people: whole numbers where it is large, three digits where it is small.
+
+    >>> format_rate(213377.4), format_rate(12.34)
+    ('213,377', '12.3')
+    """
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
+
+
+def refusal(question: Question, error: NoFeasiblePlan) -> dict[str, Any]:
+    """The JSON of `planner recommend --json` where nothing fits: no plans, the reasons, and what would help."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": question.command(),
+        **question.as_dict(),
+        "feasible": 0,
+        "rejected": dict(error.rejected),
+        "plans": [],
+        "message": str(error),
+        "assumed": list(question.assumed),
+        "notes": list(question.notes),
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +72,12 @@ class Recommendation:
     def sentence(self) -> str:
         """The answer in one sentence."""
         best, asked = self.best, self.question
-        speed = best.speed
+        name, total, each = best.rate
         return (
             f"Train {asked.model.name} on {asked.cluster.name} ({asked.cluster.world_size:,} GPUs) with {best.words}: "
             f"{format_seconds(best.step_time)} per step ({format_seconds(float(best.interval.low))} to "
             f"{format_seconds(float(best.interval.high))}, {asked.profile.level}), "
-            f"{speed.tokens_per_s:,.0f} tokens/s in total, {speed.tokens_per_s_per_gpu:,.0f} per GPU; "
+            f"{format_rate(total)} {name} in total, {format_rate(each)} per GPU; "
             f"peak {format_bytes(best.peak)} of {format_bytes(best.usable)} usable per GPU "
             f"({best.verdict.name.lower().replace('_', ' ')})."
         )

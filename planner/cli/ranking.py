@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.answer.ranked_plan import RankedPlan
-from planner.answer.recommendation import Recommendation
+from planner.answer.recommendation import Recommendation, format_rate
 from planner.cli.printing import Heading, say, table
 from planner.explain.words import RECOMPUTE_NAMES, SCHEDULE_NAMES, extras
 from planner.quantities import GIB, format_count
@@ -43,8 +43,8 @@ def _headings(answer: Recommendation) -> list[Heading]:
         Heading("recompute", 3, left=True),
         Heading("step time\n(s)", 1),
         Heading("interval,\n80 % (s)", 2),
-        Heading("tokens/s\ntotal", 2),
-        Heading("tokens/s\nper GPU", 2),
+        Heading(f"{answer.best.rate[0]}\ntotal", 2),
+        Heading(f"{answer.best.rate[0]}\nper GPU", 2),
         Heading(f"MFU (% of\n{peak:,.0f} TFLOP/s)", 3),
         Heading("memory per\nGPU (GiB)", 1),
         Heading("fits", 1, left=True),
@@ -54,7 +54,7 @@ def _headings(answer: Recommendation) -> list[Heading]:
 
 
 def _row(ranked: RankedPlan) -> list[str]:
-    plan, speed, interval, price = ranked.plan, ranked.speed, ranked.interval, ranked.usd_per_million_tokens
+    plan, interval, price = ranked.plan, ranked.interval, ranked.usd_per_million_tokens
     return [
         f"{ranked.rank}{'~' if ranked.tie else ''}",
         ranked.name,
@@ -64,9 +64,9 @@ def _row(ranked: RankedPlan) -> list[str]:
         RECOMPUTE_NAMES[Recompute(int(plan.recompute))],
         three_digits(ranked.step_time),
         f"{three_digits(interval.low)}-{three_digits(interval.high)}",
-        f"{speed.tokens_per_s:,.0f}",
-        f"{speed.tokens_per_s_per_gpu:,.0f}",
-        f"{100 * float(speed.mfu):.1f}",
+        format_rate(ranked.rate[1]),
+        format_rate(ranked.rate[2]),
+        f"{100 * float(ranked.speed.mfu):.1f}",
         f"{ranked.peak / GIB:.1f}",
         ranked.verdict.name.lower().replace("_", " "),
         "-" if price is None else _range(three_digits(price[0]), three_digits(price[1])).replace(" to ", "-"),

@@ -9,6 +9,7 @@ import click
 
 from planner.cli.options import question_from, question_options
 from planner.cli.printing import note, print_json, say, whole_line
+from planner.errors import NoFeasiblePlan
 
 
 @click.command()
@@ -24,12 +25,18 @@ def recommend(top: int, explain: bool, emit: Path | None, as_json: bool, quiet: 
     """
     from planner.answer.plan_files import write_plan
     from planner.answer.recommend import answer
+    from planner.answer.recommendation import refusal
     from planner.cli.derivation import print_derivation
     from planner.cli.ranking import print_ranking
 
     _check_emit(emit, asked["target"])
     question = question_from(asked, quiet=quiet)
-    recommendation = answer(question, top=top)
+    try:
+        recommendation = answer(question, top=top)
+    except NoFeasiblePlan as error:
+        if as_json:
+            print_json(refusal(question, error))
+        raise
     if emit:
         path = write_plan(recommendation.best, emit)
         if not quiet:

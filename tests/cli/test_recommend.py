@@ -226,3 +226,18 @@ def test_the_console_script_answers(command):
     result = command(*QUESTION)
     assert result.returncode == 0
     assert result.stdout.startswith("Train llama-3.1-8b")
+
+
+def test_json_of_a_refusal_has_the_reasons_and_no_plans(planner):
+    result = planner("recommend", "llama-3.1-70b", "1xdgx-h100", "--json")
+    assert result.exit_code == 3
+    data = json.loads(result.stdout)
+    assert (data["plans"], data["feasible"]) == ([], 0)
+    assert sum(data["rejected"].values()) > 0
+    assert "it would fit with" in data["message"]
+
+
+def test_speed_of_an_encoder_is_in_samples(planner):
+    out = answer(planner, question=("recommend", "bert-large", "2xdgx-a100")).stdout
+    assert re.search(r"[\d,]+ samples/s in total, [\d.,]+ per GPU", out)
+    assert "tokens/s" not in out
