@@ -36,8 +36,7 @@ def stack_names() -> Mapping[str, tuple[str, ...]]:
 
 def stack_slug(name: str) -> str:
     """The name that an alias means. Raises SpecError for an unknown one."""
-    wanted = normalised(name)
-    spelled = {normalised(each): slug for slug, aliases in stack_names().items() for each in (slug, *aliases)}
+    wanted, spelled = normalised(name), _spelled()
     if wanted not in spelled:
         raise unknown_name("stack", wanted, spelled)
     return spelled[wanted]
@@ -65,6 +64,12 @@ def profile_defaults(name: str) -> dict[str, float]:
         entry = _entries()[slug].get("profile", {})
         found |= {key.removesuffix("_ms").removesuffix("_us"): _in_base(key, value) for key, value in entry.items()}
     return found
+
+
+@cache
+def _spelled() -> dict[str, str]:
+    """Every spelling -> the name that it means."""
+    return {normalised(each): slug for slug, aliases in stack_names().items() for each in (slug, *aliases)}
 
 
 @cache

@@ -260,6 +260,19 @@ def routing_traffic(tokens: Count, hidden: Count, experts_per_token: Count, *, e
     return 2.0 * (experts_per_token + 1) * tokens * hidden * element_bytes
 
 
+def adapter_traffic(tokens: Count, inputs: Count, outputs: Count, *, element_bytes: Bytes = ELEMENT) -> Bytes:
+    """A low-rank adapter beside one matrix product, forward: input read, its small result added to the output.
+
+    M = T (i + 3 o) b
+
+    The adapter's own products are too thin to count. Source: its operands, addition unfused.
+
+    >>> adapter_traffic(1, 4096, 4096) == 8 * 4096
+    True
+    """
+    return tokens * (inputs + 3.0 * outputs) * element_bytes
+
+
 def loss_traffic(tokens: Count, vocabulary: Count, *, bytes_per_logit: Bytes) -> Bytes:
     """Cross-entropy, forward and backward, without the output projection itself.
 

@@ -22,10 +22,6 @@ LAYER = (
 """What the kernels and activations of a layer depend on."""
 STAGES = ("pp", "virtual_stages", "first_stage_layers", "last_stage_layers")
 """What the layers of a pipeline rank depend on."""
-MEMORY = (
-    *LAYER, *STAGES, "dp_shard", "dp_replicate", "num_microbatches", "sharding", "schedule", "offload",
-)  # fmt: skip
-"""What memory depends on: everything but the order of ranks and what runs beside what."""
 WIRE = (
     "tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "context_kind",
     "micro_batch_size", "sequence_parallel", "sharding",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from planner.cost import kernels as cost
 from planner.cost.states import quantized_bytes
 from planner.estimate.factor import LAYER, distinct_plans
-from planner.estimate.products import Product, layer_products
+from planner.estimate.products import ExpertProduct, Product, layer_products
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import Shapes, rank_tokens, shapes
 from planner.quantities import Bytes, Scalar, Seconds
@@ -19,7 +20,7 @@ from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
 EAGER_FACTOR = 2.3
-"""Memory traffic of uncompiled element-wise operators over fully fused ones (fitted 2.2 to 2.5 on eager stacks)."""
+"""Memory traffic of unfused element-wise operators over one pass over their operands (2.2 to 2.5 on eager stacks)."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,17 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
     )
     attention, attention_backward = _attention(setting, layer, plans, shape)
     elementwise = kernels.stream(_elementwise_traffic(model, layer, plans, shape) * _fusion(plans, stack))
-    dequantize = kernels.stream(_dequantize_traffic(model, layer, plans, workload))
+    frozen = kernels.stream(
+        _dequantize_traffic(model, layer, plans, workload) + _adapter_traffic(products) * (workload.method != "full")
+    )
     time = LayerTime(
         matmul=sum(forward, start=0.0),
         input_gradient=sum(inputs, start=0.0),
         weight_gradient=sum(weights, start=0.0) * (workload.method == "full"),
         attention=attention,
         attention_backward=attention_backward,
-        elementwise=elementwise + dequantize,
-        elementwise_backward=elementwise * cost.ELEMENTWISE_BACKWARD + dequantize,
+        elementwise=elementwise + frozen,
+        elementwise_backward=elementwise * cost.ELEMENTWISE_BACKWARD + 2 * frozen,
         recompute=0.0,
     )
     return _with_recompute(time, plans, stack, skipped=forward[-1], operators=_every_second(layer, forward))
@@ -141,6 +144,12 @@ def _dequantize_traffic(model: Model, layer: Layer, plans: Plan, workload: Workl
     """QLoRA unpacks each weight before each use: quantized read, 16 bits written and read."""
     quantized = workload.method == "qlora"
     return quantized * layer.dense_parameters(model.hidden_size) / plans.tp * (quantized_bytes() + 4.0)
+
+
+def _adapter_traffic(products: Sequence[Product | ExpertProduct]) -> Bytes:
+    """Memory traffic of low-rank adapters beside every matrix product outside the experts, forward."""
+    beside = (product for product in products if isinstance(product, Product))
+    return sum((cost.adapter_traffic(each.tokens, each.inputs, each.outputs) for each in beside), start=0.0)
 
 
 def _every_second(layer: Layer, forward: list[Seconds]) -> Seconds:

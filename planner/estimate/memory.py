@@ -9,7 +9,6 @@ import numpy as np
 from planner.cost import pipeline
 from planner.cost.activations import logit_bytes
 from planner.estimate.activations import LayerActivations, element_bytes, layer_activations
-from planner.estimate.factor import MEMORY, distinct_plans
 from planner.estimate.records import MemoryUse, Moment, Role
 from planner.estimate.shapes import rank_tokens, sequence_split
 from planner.estimate.stages import Stages, stages
@@ -28,12 +27,11 @@ def memory_use(model: Model, plans: Plan, workload: Workload, stack: Stack) -> M
     (`Role`), not the sum of each item's maximum.
     """
     columns = plans.columns()
-    apart = distinct_plans(columns, MEMORY)
-    items = _moments(model, apart.of(columns), workload, stack)
+    items = _moments(model, columns, workload, stack)
     total = sum(getattr(items, name) for name in MemoryUse.ITEMS)
     moments, roles, rows = total.shape
     moment, role = np.divmod(total.reshape(moments * roles, rows).argmax(axis=0), roles)
-    use = _pick(items, moment, role)[apart.index]
+    use = _pick(items, moment, role)
     return use[0] if plans.is_scalar else use
 
 

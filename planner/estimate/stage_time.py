@@ -12,8 +12,12 @@ from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
 from planner.estimate.stages import Stages
-from planner.quantities import Scalar, Seconds
+from planner.quantities import Count, Scalar, Seconds
 from planner.spec.plan import Plan, Recompute, Sharding
+from planner.spec.stack import Stack
+
+EAGER_OPERATORS: Count = 50.0
+"""Operators of one layer's forward in uncompiled Python (projections, norms, rotation, activation, residuals)."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,9 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     ep = passes * wire.ep
     both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
     dp_forward, dp_backward = _zero3_exposed(plans, forward, both - forward, wire, penalty)
-    launches = host_time(setting.stack.kernels_per_layer, setting.profile.launch_time)
-    host = np.maximum(launches - forward - dp_forward, 0) + np.maximum(2 * launches - (both - forward) - dp_backward, 0)
+    launches = host_time(_operators(plans, setting.stack), setting.profile.launch_time)
+    host = np.maximum(launches - forward - dp_forward, 0)
+    host = host + np.maximum(passes * launches - (both - forward) - dp_backward, 0)
     return MicroBatchTime(
         matmul=compute.matmul + compute.input_gradient + compute.weight_gradient,
         attention=compute.attention + compute.attention_backward,
@@ -81,6 +86,11 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
         forward=forward + dp_forward,
         weight_gradient=compute.weight_gradient,
     )
+
+
+def _operators(plans: Plan, stack: Stack) -> Count:
+    """Operators that the host dispatches in one layer's forward."""
+    return np.where(np.asarray(plans.compiled) > 0, stack.kernels_per_layer, EAGER_OPERATORS)
 
 
 def _tp_exposed(plans: Plan, matmul: Seconds, tp: Seconds, penalty: Scalar) -> Seconds:

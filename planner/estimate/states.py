@@ -70,7 +70,7 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
         weights=np.where(all_on_host, 0.0, weights),
         gradients=np.where(on_host & (code >= Sharding.ZERO2), 0.0, gradients),
         optimizer=np.where(on_host | paged, 0.0, optimizer),
-        optimizer_step=np.where(on_host, 0.0, held(stack.optimizer_temporary_bytes, optimizer_split)),
+        optimizer_step=np.where(on_host, 0.0, held(stack.optimizer_temporary_copies * costs.weight, optimizer_split)),
         **_zero3(local, trainable, plans, workload, stack),
         host=np.where(on_host, optimizer + gradients, optimizer * paged) + np.where(all_on_host, weights, 0.0),
     )

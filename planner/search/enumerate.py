@@ -92,8 +92,8 @@ def enumerate_plans(
 ) -> Candidates:
     """Every plan that is legal, within `bounds` and allowed by `fix`, each once.
 
-    Fields that the user does not fix take all values, except `offload` (none), `async_tp` (off) and `compiled` (on).
-    Raises SpecError when no value of a fixed field is possible, NoFeasiblePlan when nothing legal is left.
+    Fields that the user does not fix take all values, except `offload` (none), `async_tp` (off) and `compiled` (as the
+    stack is). Raises SpecError when no value of a fixed field is possible, NoFeasiblePlan when nothing legal is left.
     """
     figures = Figures.of(model, cluster, workload, stack)
     check_fix(fix or {}, figures)
@@ -115,7 +115,7 @@ def _meshes(sieve: Sieve, bounds: Bounds) -> Plan:
     plans = _sequence_switches(sieve, plans)
     plans = cross(plans, offload=sieve.asked("offload", list(Offload), Offload.NONE))
     plans = sieve.legal(plans, rules.OFFLOAD)
-    return cross(plans, compiled=sieve.asked("compiled", [0, 1], 1))
+    return cross(plans, compiled=sieve.asked("compiled", [0, 1], int(sieve.figures.stack.compiled)))
 
 
 def _degrees(sieve: Sieve, bounds: Bounds) -> Plan:

@@ -55,8 +55,9 @@ class Profile:
     """Share of the datasheet memory bandwidth that a streaming kernel reaches."""
     overlap_penalty: Scalar = 0.45
     """kappa: the share of the shorter of compute and communication that overlap does not hide."""
-    launch_time: Seconds = 6e-6
-    """Host time to launch one kernel."""
+    launch_time: Seconds = 20e-6
+    """Host time to dispatch one operator: Python, autograd and the launch itself. Published runs of small models on
+    Megatron-LM take 4 to 9 ms per layer and micro-batch, some 150 operators; the launch alone takes 3 to 15 us."""
     kernel_overhead: Seconds = 2e-6
     """Fixed part of a matrix product's time on the device."""
     attention_overhead: Seconds = 8e-6

@@ -29,12 +29,15 @@ class Stack:
     """Peak bytes per logit of the loss: about 6 for a fused cross-entropy, 12 for torch's on an fp32 copy."""
     logit_traffic_bytes: Bytes = 28.0
     """Memory traffic per logit, forward and backward."""
+    compiled: bool = True
+    """Whether element-wise kernels are fused, by torch.compile or by hand, unless a plan says otherwise."""
     elementwise_factor: Scalar = 1.0
-    """Memory traffic of norms, activations and residuals over that of fully fused kernels (eager 2.3, compiled 0.8)."""
+    """Memory traffic of norms, activations and residuals, where they are fused, over one pass over their operands."""
     optimizer_traffic_bytes: Bytes = 32.0
     """Memory traffic of the optimizer per parameter (fused Adam about 32, foreach 44, a loop over tensors 60)."""
     kernels_per_layer: Scalar = 20.0
-    """Kernel launches of one layer's forward."""
+    """Operators that the host dispatches in one layer's forward, where kernels are fused (few under torch.compile, some
+    50 in hand-fused Python, hardly any under CUDA graphs)."""
     selective_operators: Scalar = 1.0
     """What selective recomputation means: 1 = every second matrix product and all element-wise work (torchtitan),
     0 = the attention core alone (Megatron)."""
@@ -44,8 +47,8 @@ class Stack:
     """1 where the gradient reduction of DDP, ZeRO-1 and ZeRO-2 overlaps the last backward, else 0."""
     gradients_persist: Scalar = 1.0
     """1 where DDP, ZeRO-1 and ZeRO-2 hold gradient buffers through the whole step, 0 where they are freed."""
-    optimizer_temporary_bytes: Bytes = 0.0
-    """Working copy per local parameter during the optimizer step (foreach kernels: 4 mixed; fused: 0)."""
+    optimizer_temporary_copies: Scalar = 0.0
+    """Working copies of the local weights during the optimizer step (foreach kernels: 1; fused: 0)."""
     gathered_inputs: Scalar = 2.0
     """Unsharded layer inputs (T x h) that tensor with sequence parallelism keeps at a time (DTensor: up to 6)."""
     allocator_slack: Scalar = 1.07

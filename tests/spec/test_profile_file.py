@@ -88,7 +88,7 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(path):
 
 def test_missing_values_have_their_defaults(path):
     found = read_profile(edited(path, launch_time_s=None, compute_scale=None, collectives=None))
-    assert (found.launch_time, found.compute_scale, found.collectives) == (6e-6, 1.0, {})
+    assert (found.launch_time, found.compute_scale, found.collectives) == (20e-6, 1.12, {})
 
 
 @pytest.mark.parametrize(
