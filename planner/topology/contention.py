@@ -21,7 +21,7 @@ from planner.spec.cluster import Cluster, Wiring
 from planner.topology.graph import uplink_bandwidth
 from planner.topology.patterns import Pattern
 from planner.topology.placement import Layout, groups
-from planner.topology.routes import Limit, Routes
+from planner.topology.routes import Doors, Limit, Routes
 from planner.topology.seats import Runs, Seats, period, runs, seats
 
 Radices = tuple[int, int, int, int, int]
@@ -60,28 +60,40 @@ class Network:
         self.cluster = cluster
         self.routes = Routes(cluster)
         self.period = period(cluster)
+        self.own_way_out = _own_way_out(self.routes)
+        self.seats = seats(cluster)
         self.share = lru_cache(maxsize=2**16)(self._share)
-        self.seats = lru_cache(maxsize=64)(self._seats)
-
-    def _seats(self, ranks: int) -> Seats:
-        return seats(self.cluster, ranks)
 
     def _share(self, radices: Radices, pattern: Pattern) -> Share:
         layout = Layout(*radices)
-        members, seat = groups(layout), self.seats(int(layout.world_size))
+        members, seat = groups(layout), self.seats.first(int(layout.world_size))
         parts = runs(members, seat.domain)
-        local_limit, local_latency = _local(self.routes, pattern, parts, seat)
-        traffic = _TRAFFIC[pattern](parts, seat)
-        crosses = traffic.source.size > 0
+        crosses = bool(parts.spread.any())
         local = int(parts.length.min())
         if pattern == Pattern.CHAIN:
-            local = 1 if crosses else min(2, members.shape[1])
-        if local == 1:
-            local_limit, local_latency = Limit(), 0.0
+            local = 1 if crosses else min(2, local)
+        inside = _local(self.routes, pattern, parts, seat) if local > 1 else (Limit(), 0.0)
+        across = self._across(pattern, parts, seat) if crosses else (Limit(), 0.0)
+        return Share(local, inside[0], across[0], inside[1], across[1])
+
+    def _across(self, pattern: Pattern, parts: Runs, seat: Seats) -> tuple[Limit, Seconds]:
+        """The tightest limit and the longest hop between domains."""
+        if self.own_way_out:
+            return self.own_way_out
+        traffic = _TRAFFIC[pattern](parts, seat)
         limits = [*_doors(self.routes, traffic, seat), *_uplinks(self.cluster, traffic, seat)]
         limits += _wan(self.cluster, traffic, seat)
-        latency = _remote_latency(self, traffic, seat) if crosses else 0.0
-        return Share(local, local_limit, min(limits, default=Limit()), local_latency, latency)
+        return min(limits), _remote_latency(self, traffic, seat)
+
+
+def _own_way_out(routes: Routes) -> tuple[Limit, Seconds] | None:
+    """Limit and latency of a rank's way to another domain where no two ranks share any link of it; else None."""
+    fabric, doors = routes.pools[0].node.fabric, routes.doors[0]
+    users = (doors.leaving > 0).sum(axis=0) + (doors.entering > 0).sum(axis=0)
+    if len(routes.pools) > 1 or fabric.oversubscription > 1 or not users.size or users.max() > 1:
+        return None
+    loads = (doors.leaving + doors.entering).max(axis=0)
+    return _worst(routes, doors, loads), doors.latency_out + doors.latency_in
 
 
 def _ring_traffic(parts: Runs, seat: Seats) -> Traffic:
@@ -132,6 +144,8 @@ _TRAFFIC = {
 
 def _local(routes: Routes, pattern: Pattern, parts: Runs, seat: Seats) -> tuple[Limit, Seconds]:
     """The tightest limit and the longest hop inside any domain."""
+    if len(routes.pools) == 1 and routes.pools[0].node.wiring == Wiring.SWITCH:
+        return routes.switched(0)
     together = np.zeros(len(seat.pool), dtype=bool)
     together[parts.members] = parts.length > 1
     group = np.zeros(len(seat.pool), dtype=np.int64)
@@ -165,12 +179,16 @@ def _division(labels: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 def _doors(routes: Routes, traffic: Traffic, seat: Seats) -> Iterator[Limit]:
     """The most loaded edge between accelerators and leaf switches, per pool: PCIe, sockets, NICs."""
     for pool, doors in enumerate(routes.doors):
-        shape = (seat.nodes[pool], routes.pools[pool].node.gpus_per_node)
+        shape = (seat.nodes(pool), routes.pools[pool].node.gpus_per_node)
         out, into = (_by_slot(ranks, traffic.load, seat, pool, shape) for ranks in (traffic.source, traffic.target))
         loads = (out @ doors.leaving + into @ doors.entering).max(axis=0, initial=0.0)
         if loads.any():
-            worst = int(np.argmax(loads / doors.capacity))
-            yield Limit.of(routes.links, doors.edges[worst], float(loads[worst]))
+            yield _worst(routes, doors, loads)
+
+
+def _worst(routes: Routes, doors: Doors, loads: Column) -> Limit:
+    worst = int(np.argmax(loads / doors.capacity))
+    return Limit.of(routes.links, doors.edges[worst], float(loads[worst]))
 
 
 def _by_slot(ranks: Column, load: Column, seat: Seats, pool: int, shape: tuple[int, int]) -> Column:

@@ -155,6 +155,6 @@ def _axis_links(network: Network, layout: Layout, patterns: Int) -> GroupLinks:
 
 def _shares(network: Network, layout: Layout, kinds: Column) -> list[Share]:
     """The share of each row of a canonical layout."""
-    small = folded(layout, network.period, keep_groups=kinds == Pattern.ALL_TO_ALL)
+    small = folded(layout, network.period, kinds)
     columns = (np.atleast_1d(radix).tolist() for radix in (*small.radices, kinds))
     return [network.share(tuple(radices), _PATTERNS[kind]) for *radices, kind in zip(*columns, strict=True)]

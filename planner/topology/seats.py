@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import lcm
 from typing import Any
 
@@ -12,6 +12,7 @@ from planner.quantities import Column
 from planner.spec.cluster import Cluster, Pool
 from planner.spec.plan import Int
 from planner.topology.graph import leaf_of, nics_of, numbered_pools
+from planner.topology.patterns import Pattern
 from planner.topology.placement import Layout
 
 
@@ -30,20 +31,24 @@ class Seats:
     unit: Column
     """What is reached without the spine: the nodes under one leaf, or all nodes of a rail-optimised pool."""
     site: Column
-    nodes: tuple[int, ...]
-    """Nodes that have ranks, per pool."""
+
+    def first(self, ranks: int) -> Seats:
+        """The seats of the first ranks only."""
+        return Seats(*(getattr(self, field.name)[:ranks] for field in fields(self)))
+
+    def nodes(self, pool: int) -> int:
+        """How many nodes of a pool have ranks."""
+        return int(self.node[self.pool == pool].max(initial=-1)) + 1
 
 
-def seats(cluster: Cluster, ranks: int) -> Seats:
-    """The seats of the first ranks; nodes are filled in order, pool by pool."""
+def seats(cluster: Cluster) -> Seats:
+    """The seats of all ranks; nodes are filled in order, pool by pool."""
     sites = {site: code for code, site in enumerate(dict.fromkeys(pool.site for pool in cluster.pools))}
     parts = [
         _pool_seats(pool, code, first=first, site=sites[pool.site])
         for code, (first, pool) in enumerate(numbered_pools(cluster))
     ]
-    columns = {name: np.concatenate([part[name] for part in parts])[:ranks] for name in parts[0]}
-    nodes = [int(columns["node"][columns["pool"] == code].max(initial=-1)) + 1 for code in range(len(parts))]
-    return Seats(**columns, nodes=tuple(nodes))
+    return Seats(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
 
 def _pool_seats(pool: Pool, code: int, *, first: int, site: int) -> dict[str, Any]:
@@ -105,24 +110,30 @@ def period(cluster: Cluster) -> int:
     return lcm(node.domain_nodes, fabric.nodes_per_leaf if thin else 1) * node.gpus_per_node
 
 
-def folded(layout: Layout, cycle: int, *, keep_groups: Int) -> Layout:
+def folded(layout: Layout, cycle: int, patterns: Int) -> Layout:
     """A smaller layout whose groups meet the same links under the same load; `cycle` is the cluster's period.
 
-    A radix that counts steps of s ranks sees the cluster repeat after q = cycle / gcd(s, cycle) steps. Counts of sister
-    groups are cut to q and the remainder, counts of members to 2 q and the remainder: every step keeps its place
-    within a period, the ends of groups lie where they lay, and groups that spanned periods still do. `keep_groups`
-    marks rows whose groups must keep their size.
+    Members that lie a period or more apart are alone wherever they sit, whatever the distance: three of them show a
+    first, a middle and a last one. Otherwise a radix that counts steps of s ranks sees the cluster repeat after
+    q = cycle / gcd(s, cycle) steps. Members are cut to 2 q (3 q in a chain, which has ends) and the remainder, sister
+    groups between them to q and the remainder, repeats to q: every step keeps its place within a period, the ends of
+    groups lie where they lay, and groups that spanned periods still fill one. An all-to-all keeps its size, on which
+    the share of traffic that leaves depends.
     """
     if not cycle:
         return layout
-    stride = _cut(layout.stride, 1, cycle)
-    near = np.where(keep_groups, layout.near, _cut(layout.near, stride, cycle, periods=2))
-    gap = _cut(layout.gap, stride * near, cycle)
-    far = np.where(keep_groups, layout.far, _cut(layout.far, stride * near * gap, cycle, periods=2))
-    repeats = _cut(layout.repeats, stride * near * gap * far, cycle)
-    return Layout(stride=stride, near=near, gap=gap, far=far, repeats=repeats)
+    alone = layout.stride >= cycle
+    kept, periods = alone | (patterns == Pattern.ALL_TO_ALL), np.where(patterns == Pattern.CHAIN, 3, 2)
+    stride = np.minimum(layout.stride, cycle)
+    near = np.where(alone, np.minimum(layout.size, 3), layout.near)
+    near = np.where(kept, near, _cut(near, stride, cycle, periods=periods))
+    gap = np.where(alone, 1, _cut(layout.gap, stride * near, cycle, periods=1))
+    far = np.where(kept, layout.far, _cut(layout.far, stride * near * gap, cycle, periods=periods))
+    far = np.where(alone, 1, far)
+    once = np.where(alone, 1, cycle // np.gcd(stride * near * gap * far, cycle))
+    return Layout(stride=stride, near=near, gap=gap, far=far, repeats=np.minimum(layout.repeats, once))
 
 
-def _cut(count: Int, step: Int, cycle: int, *, periods: int = 1) -> Int:
+def _cut(count: Int, step: Int, cycle: int, *, periods: Int) -> Int:
     steps = cycle // np.gcd(step, cycle)
     return np.where(count >= periods * steps, periods * steps + count % steps, count)

@@ -1,7 +1,9 @@
 """What groups get on well-known machines, by hand figures. Bandwidths in GB/s."""
 
+import re
 import warnings
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -293,3 +295,8 @@ def test_a_changed_wan_is_not_mistaken_for_the_old_one(machines):
     faster = replace(cluster, wan=Wan(2.5e9, 0.03))
     slow, fast = (links(each, "dp_shard", tp=8, dp_shard=2).remote_bandwidth for each in (cluster, faster))
     assert fast == 2 * slow
+
+
+def test_the_example_of_the_documentation_holds():
+    text = (Path(__file__).parents[2] / "docs" / "topology.md").read_text(encoding="utf-8")
+    exec(re.search(r"```python\n(.+?)```", text, re.DOTALL).group(1), {})

@@ -120,7 +120,7 @@ def radices(draw):
     return found
 
 
-@pytest.mark.parametrize("kind", ["dgx", "thin spine", "cube mesh", "racks"])
+@pytest.mark.parametrize("kind", ["dgx", "thin spine", "cube mesh", "racks", "host"])
 @given(radices(), st.sampled_from(list(Pattern)))
 @settings(max_examples=60, deadline=None)
 def test_a_folded_layout_gets_what_the_whole_one_does(machines, kind, whole, pattern):
@@ -130,9 +130,10 @@ def test_a_folded_layout_gets_what_the_whole_one_does(machines, kind, whole, pat
         "thin spine": machines.switched(6, fabric=fabric(3, 12.5, over=3, per_leaf=2)),
         "cube mesh": machines.dgx1(),
         "racks": machines.switched(2, fabric=fabric(2, 50.0, over=4, per_leaf=2), domain_nodes=3),
+        "host": machines.pcie(peers=False, gpus=4, sockets=1, host_memory_bandwidth=10e9),
     }[kind]
     network = network_of(machines.cluster(node, MOST_RANKS // node.gpus_per_node + 1))
-    small = folded(Layout(*whole), network.period, keep_groups=pattern == Pattern.ALL_TO_ALL)
+    small = folded(Layout(*whole), network.period, pattern)
     expected, got = network.share(tuple(whole), pattern), network.share(tuple(map(int, small.radices)), pattern)
     assert got.local == expected.local
     assert got.local_limit.bandwidth == pytest.approx(expected.local_limit.bandwidth)
