@@ -16,6 +16,8 @@ from planner.quantities import format_bytes, format_seconds
 from planner.topology.links import Links
 
 SCHEMA_VERSION = 1
+SAME = 0.0005
+"""Plans whose times differ by less are not worth a comparison of their terms."""
 
 
 def format_rate(rate: float) -> str:
@@ -107,7 +109,9 @@ class Recommendation:
         best = self.best
         if self.question.objective == "memory":
             return f"{name} needs {format_bytes(other.peak)}: {why_more_memory(best.candidate, other.candidate)}"
-        slower = other.step_time / best.step_time - 1
+        slower, more = other.step_time / best.step_time - 1, other.peak - best.peak
+        if slower < SAME:
+            return f"{name} takes the same time and {format_bytes(abs(more))} {'more' if more >= 0 else 'less'} memory"
         verb = "ties, with" if other.tie else "takes"
         return f"{name} {verb} {slower:.1%} more time: {why_slower(best.candidate, other.candidate)}"
 

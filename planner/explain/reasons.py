@@ -17,6 +17,10 @@ from planner.topology.links import GroupLinks, Links
 WORTH_NAMING = 0.25
 """A term is named when it makes up this share of what separates two plans."""
 MOST_NAMED = 3
+WORTH_SAYING = 0.02
+"""A resource that is busy for a smaller share of the step does not limit it."""
+ALMOST_ALL = 0.9
+"""A term with this share of its resource's time stands for all of it."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "tp_exposed": ("tp",),
@@ -82,22 +86,28 @@ def _largest(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def limits(candidate: Candidate, links: Links, cluster: Cluster) -> str:
-    """What takes the step's time: the resource that is busy longest, and the link of the largest communication.
+    """What takes the step's time: the resource that is busy longest, what else counts, and over which link.
 
     `links` are those of the one plan.
     """
     terms, total = time_terms(candidate.time), float(candidate.time.total)
-    by_kind: dict[str, float] = {}
-    for name, value in terms.items():
-        by_kind[TIME_TERMS[name].kind] = by_kind.get(TIME_TERMS[name].kind, 0.0) + value
-    kind = max(by_kind, key=lambda each: by_kind[each])
-    parts = sorted((name for name in terms if TIME_TERMS[name].kind == kind), key=lambda each: -terms[each])
-    named = [f"{TIME_TERMS[name].title} {terms[name] / total:.0%}" for name in parts[:2] if terms[name] > 0.02 * total]
-    sentence = f"{kind} takes {by_kind[kind] / total:.0%} of the step ({', '.join(named)})"
-    talk = max(GROUPS, key=lambda name: terms[name])
-    if terms[talk] < 0.01 * total:
-        return f"{sentence}; communication is hidden or absent"
-    return f"{sentence}; {TIME_TERMS[talk].title} {terms[talk] / total:.0%} over {_link(talk, links, cluster)}"
+    by_kind: dict[str, list[str]] = {}
+    for name in sorted(terms, key=lambda each: -terms[each]):
+        by_kind.setdefault(TIME_TERMS[name].kind, []).append(name)
+    shares = {kind: sum(terms[name] for name in names) / total for kind, names in by_kind.items()}
+    first, *others = sorted(shares, key=lambda kind: -shares[kind])
+    named = [f"{TIME_TERMS[name].title} {terms[name] / total:.0%}" for name in by_kind[first][:2]]
+    parts = [f"{first} takes {shares[first]:.0%} of the step ({', '.join(named)})"]
+    for kind in others:
+        largest = by_kind[kind][0]
+        share = terms[largest] / total
+        if shares[kind] >= WORTH_SAYING:
+            whole = f"{kind} {shares[kind]:.0%}, mostly " if share < ALMOST_ALL * shares[kind] else ""
+            over = f" over {_link(largest, links, cluster)}" if largest in GROUPS else ""
+            parts.append(f"{whole}{TIME_TERMS[largest].title} {share:.0%}{over}")
+    if shares["communication"] < WORTH_SAYING:
+        parts.append("communication is hidden or absent")
+    return "; ".join(parts)
 
 
 def _link(term: str, links: Links, cluster: Cluster) -> str:
