@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from typing import Any, Self, TypeVar
+from dataclasses import Field, replace
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,10 @@ class Rows:
     Subclasses are declared `@dataclass(frozen=True, eq=False)`, so that records compare by identity.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
     def _items(self) -> Iterator[tuple[str, Any]]:
-        return ((field.name, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
+        return ((name, getattr(self, name)) for name in self.__dataclass_fields__)
 
     @property
     def is_scalar(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 import numpy as np
@@ -60,12 +61,12 @@ def _moments(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Mem
     state = training_state(model, plans, workload, stack, stage)
     layers = layer_activations(model, plans, workload, stack)
     held = _held_activations(model, plans, workload, stage, layers)
-    zero = np.zeros_like(held)
     gradients = _gradients(plans, stack, state)
     gathered = _gather_buffers(model, plans, workload, stack, state)
-    optimizer = np.stack([state.optimizer] * 4 + [state.optimizer + state.optimizer_step])
-    activations = np.stack([held, held, held + _working_layer(plans, layers), zero, zero])
-    logits = np.stack([zero, _logits(model, plans, workload, stack, stage), zero, zero, zero])
+    optimizer = _by_moment({Moment.OPTIMIZER: state.optimizer_step}) + state.optimizer
+    working = held + _working_layer(plans, layers)
+    activations = _by_moment({Moment.FORWARD_END: held, Moment.LOSS: held, Moment.BACKWARD: working})
+    logits = _by_moment({Moment.LOSS: _logits(model, plans, workload, stack, stage)})
     allocated = state.weights + gradients + optimizer + activations + logits + gathered
     return MemoryUse(
         weights=state.weights,
@@ -122,18 +123,30 @@ def _gradients(plans: Plan, stack: Stack, state: State) -> Column:
     sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
     accumulating = np.asarray(plans.num_microbatches) > 1
     persist = np.where(sharded, accumulating, np.maximum(accumulating, stack.gradients_persist))
-    early = state.gradients * persist
-    return np.stack([early, early, early, state.gradients, state.gradients])
+    before = dict.fromkeys((Moment.FORWARD_END, Moment.LOSS, Moment.BACKWARD), state.gradients * persist)
+    return _by_moment({**before, Moment.REDUCE: state.gradients, Moment.OPTIMIZER: state.gradients})
 
 
 def _gather_buffers(model: Model, plans: Plan, workload: Workload, stack: Stack, state: State) -> Column:
     """Unsharded weights, gradients on their way and gathered layer inputs, by moment."""
     gathered_input = rank_tokens(plans, workload) * model.hidden_size * element_bytes(workload)
     inputs = np.where(np.asarray(plans.sequence_parallel) > 0, stack.gathered_inputs * gathered_input, 0.0)
-    forward = state.gathered + inputs
-    return np.stack(
-        [forward, state.root_gathered + inputs, forward + state.reducing, state.root_reducing, 0.0 * forward]
+    return _by_moment(
+        {
+            Moment.FORWARD_END: state.gathered + inputs,
+            Moment.LOSS: state.root_gathered + inputs,
+            Moment.BACKWARD: state.gathered + inputs + state.reducing,
+            Moment.REDUCE: state.root_reducing,
+        }
     )
+
+
+def _by_moment(parts: Mapping[Moment, Column]) -> Column:
+    """Parts of shape (roles, rows) at their moments, 0 at the others; shape (moments, roles, rows)."""
+    filled = np.zeros((len(Moment), *next(iter(parts.values())).shape))
+    for moment, part in parts.items():
+        filled[moment] = part
+    return filled
 
 
 def _communication_buffers(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Column:

@@ -68,7 +68,7 @@ class Candidates:
         """Number of plans."""
         return len(self.plans)
 
-    def chunks(self, size: int = 65536) -> Iterator[Plan]:
+    def chunks(self, size: int = 32768) -> Iterator[Plan]:
         """The plans in order, `size` at a time, as `rows`."""
         return (self.rows(slice(start, start + size)) for start in range(0, len(self), size))
 

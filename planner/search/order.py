@@ -28,7 +28,8 @@ def first_rows(plans: Plan, values: tuple[Column, Column], count: int) -> Column
 
 def front_rows(plans: Plan, time: Column, peak: Column) -> Column:
     """Indices of the rows that no other row beats in both time and peak memory, fastest first, one of equals each."""
-    order = np.lexsort((peak, time))
+    worth = np.flatnonzero(peak <= peak[time == time.min()].min())
+    order = worth[np.lexsort((peak[worth], time[worth]))]
     least_before = np.minimum.accumulate(np.concatenate([[np.inf], peak[order][:-1]]))
     chosen = order[peak[order] < least_before]
     at = np.minimum(np.searchsorted(time[chosen], time), len(chosen) - 1)

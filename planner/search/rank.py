@@ -32,7 +32,7 @@ from planner.topology.links import Links, PlacedLinks
 OBJECTIVES = ("throughput", "usd", "memory")
 """`throughput` and `usd` (per token) both put the fastest first, since all plans use the same ranks; `memory` puts the
 smallest peak first, and the faster of equals."""
-CHUNK = 65536
+CHUNK = 32768
 
 
 @dataclass(frozen=True)
