@@ -44,11 +44,11 @@ class Rows:
 
     def _spread(self, length: int) -> Self:
         spread = {k: _spread_value(v, length) for k, v in self._items()}
-        return replace(self, **spread)  # type: ignore[type-var]
+        return replace(self, **spread)
 
     def _map(self, function: Any) -> Self:
         changed = {k: _apply(v, function) for k, v in self._items() if _is_column(v)}
-        return replace(self, **changed)  # type: ignore[type-var]
+        return replace(self, **changed)
 
     def as_dict(self) -> dict[str, Any]:
         """Field name -> value, in declaration order; nested records become nested dicts."""
@@ -76,7 +76,7 @@ def concatenate(parts: Sequence[R]) -> R:
     """One record from many of the same type, in order; every number becomes a column."""
     full = [part.columns() for part in parts]
     joined = {k: _joined([getattr(part, k) for part in full]) for k, v in full[0]._items() if _is_column(v)}
-    return replace(full[0], **joined)  # type: ignore[type-var]
+    return replace(full[0], **joined)
 
 
 def _joined(values: Sequence[Any]) -> Any:
