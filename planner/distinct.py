@@ -42,13 +42,15 @@ class Distinct:
 
 
 def distinct(columns: Sequence[Column]) -> Distinct:
-    """Distinct combinations of columns of whole numbers from 0.
+    """Distinct combinations of columns of whole numbers.
 
     >>> found = distinct([np.array([8, 1, 8]), np.array([0, 2, 0])])
     >>> found.first.tolist(), found.index.tolist()
     ([1, 0], [1, 0, 1])
     """
-    _, first, index = np.unique(_packed(columns), return_index=True, return_inverse=True)
+    combinations, index = np.unique(_packed(columns), return_inverse=True)
+    first = np.empty(len(combinations), dtype=np.int64)
+    first[index[::-1]] = np.arange(len(index) - 1, -1, -1)
     return Distinct(first, index)
 
 
@@ -56,9 +58,10 @@ def _packed(columns: Sequence[Column]) -> Column:
     """One integer per row, equal exactly where all columns are: sorting integers is far cheaper than sorting rows."""
     key, room = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
-        span = int(column.max(initial=0)) + 1
+        low = int(column.min(initial=0))
+        span = int(column.max(initial=0)) - low + 1
         if room * span > LARGEST_KEY:
             key = np.unique(key, return_inverse=True)[1]
             room = int(key.max(initial=0)) + 1
-        key, room = key * span + column, room * span
+        key, room = key * span + (column - low), room * span
     return key

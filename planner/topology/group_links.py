@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import fields
 from functools import lru_cache
 
 import numpy as np
 
+from planner.distinct import distinct
 from planner.errors import SpecError
 from planner.quantities import Column
 from planner.spec.cluster import Cluster, Pool
@@ -39,10 +40,10 @@ def group_links(plans: Plan, cluster: Cluster) -> Links:
 def placed_links(plans: Plan, cluster: Cluster) -> PlacedLinks:
     """As `group_links`, each distinct placement held once: for a search over many plans."""
     _check_size(plans, cluster)
-    network, (distinct, row) = network_of(cluster), _distinct(plans)
-    placed = layouts(distinct)
+    network, (placements, row) = network_of(cluster), _placements(plans)
+    placed = layouts(placements)
     axes = [axis for axis in AXES if axis != "expert_replicate"]
-    found = {axis: _axis_links(network, placed[axis], _patterns(distinct, axis)) for axis in axes}
+    found = {axis: _axis_links(network, placed[axis], _patterns(placements, axis)) for axis in axes}
     return PlacedLinks(Links(**found, expert_replicate=found["dp_replicate"]), row)
 
 
@@ -95,7 +96,7 @@ def _check_size(plans: Plan, cluster: Cluster) -> None:
         raise SpecError(f"the plan needs {most} ranks, the cluster has {cluster.world_size}", where=cluster.name)
 
 
-def _distinct(plans: Plan) -> tuple[Plan, Column]:
+def _placements(plans: Plan) -> tuple[Plan, Column]:
     """The plans that differ in placement, and for every row of `plans` which of them it is."""
     columns = np.broadcast_arrays(*(np.atleast_1d(getattr(plans, name)) for name in PLACING))
     # The number of ranks, mostly the same for all, says of dp_replicate what the other degrees leave open.
@@ -103,29 +104,9 @@ def _distinct(plans: Plan) -> tuple[Plan, Column]:
         np.atleast_1d(plans.world_size) if name == "dp_replicate" else c
         for name, c in zip(PLACING, columns, strict=True)
     ]
-    first, row = _factor(told)
-    return Plan(**{name: column[first].astype(np.int64) for name, column in zip(PLACING, columns, strict=True)}), row
-
-
-def _factor(columns: Sequence[Column]) -> tuple[Column, Column]:
-    """One row number for each distinct combination of values, and for every row which combination it is."""
-    _, codes = np.unique(_packed(columns), return_inverse=True)
-    first = np.empty(codes.max() + 1, dtype=np.int64)
-    first[codes] = np.arange(len(codes))
-    return first, codes
-
-
-def _packed(columns: Sequence[Column]) -> Column:
-    """One integer per row, equal exactly where all columns are: sorting integers is far cheaper than sorting rows."""
-    key, room = np.zeros(len(columns[0]), dtype=np.int64), 1
-    for column in columns:
-        low = int(column.min())
-        span = int(column.max()) - low + 1
-        if room * span > 2**62:
-            key = np.unique(key, return_inverse=True)[1]
-            room = int(key.max()) + 1
-        key, room = key * span + (column - low), room * span
-    return key
+    found = distinct(told)
+    chosen = {name: column[found.first].astype(np.int64) for name, column in zip(PLACING, columns, strict=True)}
+    return Plan(**chosen), found.index
 
 
 def _patterns(plans: Plan, axis: str) -> Int:
@@ -139,8 +120,8 @@ def _patterns(plans: Plan, axis: str) -> Int:
 def _axis_links(network: Network, layout: Layout, patterns: Int) -> GroupLinks:
     """The links of the layouts' groups, row for row."""
     layout, kinds = layout.canonical(), np.asarray(patterns)
-    first, row = _factor([*map(np.asarray, layout.radices), kinds])
-    one_each, kinds = layout[first], kinds[first]
+    found = distinct([*map(np.asarray, layout.radices), kinds])
+    one_each, kinds = found.of(layout), kinds[found.first]
     shares = _shares(network, one_each, kinds)
     pairs = (kinds == Pattern.CHAIN) & (one_each.size > 1)
     return GroupLinks(
@@ -150,7 +131,7 @@ def _axis_links(network: Network, layout: Layout, patterns: Int) -> GroupLinks:
         remote_bandwidth=np.array([share.remote_limit.bandwidth for share in shares]),
         local_latency=np.array([share.local_latency for share in shares]),
         remote_latency=np.array([share.remote_latency for share in shares]),
-    )[row]
+    )[found.index]
 
 
 def _shares(network: Network, layout: Layout, kinds: Column) -> list[Share]:
