@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -33,21 +32,27 @@ class Table:
 
     def at(self, *coordinates: Number) -> Number:
         """Value at each point, linear in the logarithm of every coordinate; clamped to the grid's edge outside."""
-        cells = [_cell(axis, coordinate) for axis, coordinate in zip(self.axes, coordinates, strict=True)]
-        total: Number = 0.0
-        for corner in product((0, 1), repeat=len(cells)):
-            weight: Number = 1.0
-            for (_, share), upper in zip(cells, corner, strict=True):
-                weight = weight * (share if upper else 1 - share)
-            index = tuple(lower + upper for (lower, _), upper in zip(cells, corner, strict=True))
-            total = total + weight * self.values[index]
-        return total
+        points = np.broadcast_arrays(*coordinates)
+        cells = [_cell(axis, point) for axis, point in zip(self.axes, points, strict=True)]
+        corners = self._corners([lower for lower, _ in cells])
+        for _, share in cells:
+            corners = corners[0] + share * (corners[1] - corners[0])
+        return corners
+
+    def _corners(self, lower: Sequence[Column]) -> Column:
+        """Values at the corners of each point's cell, shape (2, ..., 2, points)."""
+        dimensions = len(lower)
+        index = []
+        for axis, low in enumerate(lower):
+            both = np.stack([low, low + 1])
+            index.append(both.reshape([2 if i == axis else 1 for i in range(dimensions)] + list(low.shape)))
+        return self.values[tuple(index)]
 
 
 def _cell(axis: Column, coordinate: Number) -> tuple[Column, Number]:
     """Index of the grid cell and the position within it (0 to 1), both clamped."""
     if len(axis) == 1:
         raise ValueError("an axis needs at least two points")
-    inside = np.clip(coordinate, axis[0], axis[-1])
-    lower = np.clip(np.searchsorted(axis, inside, side="right") - 1, 0, len(axis) - 2)
-    return lower, np.log(inside / axis[lower]) / np.log(axis[lower + 1] / axis[lower])
+    inside = np.minimum(np.maximum(coordinate, axis[0]), axis[-1])
+    lower = np.minimum(np.searchsorted(axis, inside, side="right"), len(axis) - 1) - 1
+    return lower, np.log(inside / axis[lower]) / np.log(axis[1:] / axis[:-1])[lower]

@@ -109,12 +109,11 @@ def _experts(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: 
 def _zero3(setting: Setting, layer: Layer, plans: Plan, links: Links) -> tuple[Seconds, Seconds]:
     """Gather of one layer's weights, and reduction of its gradients over shard groups and their replicas."""
     sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
-    hidden, network = setting.model.hidden_size, setting.network
+    hidden = setting.model.hidden_size
     dense = layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
     experts = layer.expert_parameters(hidden) / (plans.ep * plans.expert_tp)
     weight, trained = gathered_weight_bytes(setting.workload), setting.workload.method == "full"
-    gather_dense = network.all_gather(dense * weight, links.dp_shard)
-    gather = gather_dense + network.all_gather(experts * weight, links.expert_shard)
+    gather = weight_gather(setting, links, dense, experts, weight)
     reduce = gradient_reduction(setting, plans, links, dense * trained, experts * trained)
     return np.where(sharded, gather, 0.0), np.where(sharded, reduce, 0.0)
 
@@ -127,9 +126,18 @@ def gathered_weight_bytes(workload: Workload) -> Bytes:
 def gradient_reduction(setting: Setting, plans: Plan, links: Links, dense: Count, experts: Count) -> Seconds:
     """Reduce-scatter over the shard group, then all-reduce of each shard over its replicas."""
     network, each = setting.network, setting.stack.reduce_bytes
-    return (
-        network.reduce_scatter(dense * each, links.dp_shard)
-        + network.all_reduce(held_bytes(dense, each, plans.shard_group), links.dp_replicate)
-        + network.reduce_scatter(experts * each, links.expert_shard)
-        + network.all_reduce(held_bytes(experts, each, plans.expert_shard_group), links.expert_replicate)
-    )
+    reduced = network.reduce_scatter(dense * each, links.dp_shard)
+    reduced = reduced + network.all_reduce(held_bytes(dense, each, plans.shard_group), links.dp_replicate)
+    if not setting.model.has_experts:
+        return reduced
+    shard = held_bytes(experts, each, plans.expert_shard_group)
+    reduced = reduced + network.reduce_scatter(experts * each, links.expert_shard)
+    return reduced + network.all_reduce(shard, links.expert_replicate)
+
+
+def weight_gather(setting: Setting, links: Links, dense: Count, experts: Count, bytes_each: Bytes) -> Seconds:
+    """All-gather of weights (or of anything held like them) over the shard group."""
+    gathered = setting.network.all_gather(dense * bytes_each, links.dp_shard)
+    if not setting.model.has_experts:
+        return gathered
+    return gathered + setting.network.all_gather(experts * bytes_each, links.expert_shard)

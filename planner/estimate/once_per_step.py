@@ -9,11 +9,11 @@ import numpy as np
 from planner.cost.optimizers import host_step_time, offload_time, optimizer_step_time, relative_traffic
 from planner.estimate.activations import element_bytes
 from planner.estimate.factor import STAGES, WIRE, distinct_plans
-from planner.estimate.layer_communication import gathered_weight_bytes, gradient_reduction
+from planner.estimate.layer_communication import gathered_weight_bytes, gradient_reduction, weight_gather
 from planner.estimate.parameters import TrainedParameters, trained_parameters
 from planner.estimate.setting import Setting
 from planner.estimate.stages import stages
-from planner.quantities import Bytes, BytesPerSecond, Column, Scalar, Seconds
+from planner.quantities import BytesPerSecond, Column, Scalar, Seconds
 from planner.spec.plan import Offload, Plan, Sharding
 from planner.topology.links import Links, PlacedLinks
 
@@ -65,15 +65,12 @@ def _at_once(plans: Plan) -> Column:
 
 def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:
     """Reduction of all gradients of a rank, and gather of all its weights."""
-    network, replicas = setting.network, np.asarray(plans.sharding) == Sharding.NONE
-
-    def gathered(bytes_each: Bytes) -> Seconds:
-        dense = network.all_gather(trained.dense * bytes_each, links.dp_shard)
-        return dense + network.all_gather(trained.experts * bytes_each, links.expert_shard)
-
-    reduced = gradient_reduction(setting, plans, links, trained.dense, trained.experts)
-    reduced = reduced + np.where(replicas, gathered(setting.stack.reduce_bytes), 0.0)
-    weights = np.where(replicas, 0.0, gathered(gathered_weight_bytes(setting.workload)))
+    replicas, parameters = np.asarray(plans.sharding) == Sharding.NONE, (trained.dense, trained.experts)
+    reduced = gradient_reduction(setting, plans, links, *parameters)
+    completed = weight_gather(setting, links, *parameters, setting.stack.reduce_bytes)
+    reduced = reduced + np.where(replicas, completed, 0.0)
+    weights = weight_gather(setting, links, *parameters, gathered_weight_bytes(setting.workload))
+    weights = np.where(replicas, 0.0, weights)
     return np.where(_at_once(plans), reduced, 0.0), np.where(_at_once(plans), weights, 0.0)
 
 

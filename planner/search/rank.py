@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,13 +110,14 @@ def search(
     keys = (peak, seconds) if objective == "memory" else (seconds, peak)
     plans = candidates.plans[feasible]
     codes = np.zeros(0) if family is None else family(plans)
+    parts = [first_rows(plans, keys, top), front_rows(plans, seconds, peak)]
+    names = np.unique(codes).astype(int).tolist()
+    parts += [_best_of(plans, keys, np.flatnonzero(codes == code)) for code in names]
+    first, front, *families = timed.scored(parts)
     return Ranking(
-        plans=timed.scored(first_rows(plans, keys, top)),
-        front=timed.scored(front_rows(plans, seconds, peak)),
-        families={
-            int(code): timed.scored(_best_of(plans, keys, np.flatnonzero(codes == code)))[0]
-            for code in np.unique(codes)
-        },
+        plans=first,
+        front=front,
+        families={code: best[0] for code, best in zip(names, families, strict=True)},
         evaluated=len(candidates),
         feasible=len(feasible),
         rejected={**candidates.rejected, **memory.rejected},
@@ -144,10 +145,13 @@ class _Timed:
         parts = np.split(self.feasible, range(CHUNK, len(self.feasible), CHUNK))
         return np.concatenate([np.asarray(self._time(self.candidates.rows(part)).total) for part in parts])
 
-    def scored(self, rows: Column) -> Scored:
-        """Some with their estimates in full."""
-        plans, case = self.candidates.rows(self.feasible[rows]), self.case
-        return Scored(plans, self._time(plans), self.judge.memory(case.model, plans, case.workload, case.stack))
+    def scored(self, parts: Sequence[Column]) -> list[Scored]:
+        """Some with their estimates in full, part by part."""
+        rows, case = np.concatenate(parts), self.case
+        plans = self.candidates.rows(self.feasible[rows])
+        all_parts = Scored(plans, self._time(plans), self.judge.memory(case.model, plans, case.workload, case.stack))
+        ends = np.cumsum([len(part) for part in parts])
+        return [all_parts[end - len(part) : end] for part, end in zip(parts, ends.tolist(), strict=True)]
 
     def _time(self, plans: Plan) -> StepTime:
         case = self.case
