@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.answer.choices import Choices as Choices
     from planner.answer.evaluate import evaluate as evaluate
     from planner.answer.explanation import explanation as explanation
     from planner.answer.fits import fits as fits
     from planner.answer.plan_files import read_plan as read_plan
     from planner.answer.plan_files import write_plan as write_plan
-    from planner.answer.question import Choices as Choices
     from planner.answer.question import Question as Question
     from planner.answer.question import ask as ask
     from planner.answer.recommend import recommend as recommend
@@ -55,7 +55,7 @@ _MODULES = {
     "Model": "planner.spec.model",
     "Workload": "planner.spec.workload",
     "Plan": "planner.spec.plan",
-    "Choices": "planner.answer.question",
+    "Choices": "planner.answer.choices",
     "Question": "planner.answer.question",
     "ask": "planner.answer.question",
     "enumerate_plans": "planner.search.enumerate",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
+from planner.answer.choices import Choices
 from planner.answer.evaluate import evaluate
-from planner.answer.question import Choices, Question
+from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.software import profile_of
 from planner.spec.plan_file import PlanFile, ProfileReference, read_plan_file, write_plan_file

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.answer.choices import OBJECTIVES, OFFLOADS, Choices
 from planner.answer.software import profile_of, stack_of
 from planner.catalogue.hardware import cluster as read_cluster
 from planner.catalogue.hardware import network as named_network
@@ -26,34 +27,9 @@ from planner.spec.profile import Profile
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
-OBJECTIVES = ("throughput", "usd", "memory")
-OFFLOADS = ("none", "optimizer", "all")
 USUAL_SEQ_LEN = 4096
 PREFERRED_PRECISIONS = ("bf16", "fp16", "fp32")
 """The first that the accelerator has a matrix peak for is assumed."""
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the user chose, as text where people write text; None is left to the planner."""
-
-    network: str | None = None
-    seq_len: int | None = None
-    global_batch_size: str | int | None = None
-    precision: str | None = None
-    state: str | None = None
-    optimizer: str | None = None
-    method: str | None = None
-    lora_rank: int | None = None
-    attention: str | None = None
-    offload: str | None = None
-    tokens: str | float | None = None
-    usd_per_gpu_hour: float | None = None
-    target: str | None = None
-    stack: str | None = None
-    profile: str | None = None
-    objective: str | None = None
-    fix: str | None = None
 
 
 @dataclass(frozen=True)

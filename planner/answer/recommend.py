@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.answer.choices import Choices
 from planner.answer.evaluate import links_of
-from planner.answer.question import Choices, Question, ask
+from planner.answer.question import Question, ask
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommendation import Recommendation
 from planner.errors import PlannerError

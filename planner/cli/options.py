@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from planner.answer.choices import OBJECTIVES, OFFLOADS, Choices
 from planner.cli.printing import note
 from planner.spec.workload import ATTENTION_BACKENDS, METHODS, OPTIMIZERS, PRECISIONS, STATES
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
-
-OBJECTIVES = ("throughput", "usd", "memory")
-OFFLOADS = ("none", "optimizer", "all")
 
 model_argument = click.argument("model")
 cluster_argument = click.argument("cluster")
@@ -81,7 +79,8 @@ def _options(function: F) -> F:
 
 def question_from(asked: dict[str, Any], *, quiet: bool) -> Question:
     """The question that the options make; what was assumed and noted goes to stderr."""
-    from planner.answer.question import Choices, ask
+    from planner.answer.choices import Choices
+from planner.answer.question import ask
 
     choices = {name: value for name, value in asked.items() if name not in ("model", "cluster")}
     question = ask(asked["model"], asked["cluster"], Choices(**choices))

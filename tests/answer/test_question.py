@@ -2,7 +2,8 @@ import shlex
 
 import pytest
 
-from planner.answer.question import Choices, ask
+from planner.answer.choices import Choices
+from planner.answer.question import ask
 from planner.errors import FileFormatError, SpecError
 
 

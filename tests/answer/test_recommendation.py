@@ -1,7 +1,7 @@
 import pytest
 
 import planner
-from planner.answer.question import Choices
+from planner.answer.choices import Choices
 from planner.answer.recommend import recommend
 from planner.explain.words import Family, family
 
