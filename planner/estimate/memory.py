@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from planner.cost import pipeline
 from planner.cost.activations import logit_bytes
 from planner.estimate.activations import LayerActivations, element_bytes, layer_activations
+from planner.estimate.factor import LAYER, STAGES, STATE, distinct_plans
 from planner.estimate.records import MemoryUse, Moment, Role
 from planner.estimate.shapes import rank_tokens, sequence_split
 from planner.estimate.stages import Stages, stages
@@ -20,6 +22,8 @@ from planner.spec.plan import Plan, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
+NOTHING = MemoryUse(**dict.fromkeys((*MemoryUse.ITEMS, "host"), 0.0), role=0, moment=0)
+
 
 def memory_use(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
     """Memory of every plan at its peak; scalars for a scalar plan.
@@ -27,60 +31,102 @@ def memory_use(model: Model, plans: Plan, workload: Workload, stack: Stack) -> M
     The peak is the maximum over the events of a step (`Moment`) and the pipeline ranks that can be the fullest
     (`Role`), not the sum of each item's maximum.
     """
-    columns = plans.columns()
-    items = _moments(model, columns, workload, stack)
-    total = sum(getattr(items, name) for name in MemoryUse.ITEMS)
+    parts = _parts(model, plans.columns(), workload, stack)
+    total = sum((part.total[..., part.row] for part in parts), start=0.0)
     moments, roles, rows = total.shape
     moment, role = np.divmod(total.reshape(moments * roles, rows).argmax(axis=0), roles)
-    use = _pick(items, moment, role)
+    use = _pick(parts, moment, role)
     return use[0] if plans.is_scalar else use
 
 
 def memory_timeline(model: Model, plan: Plan, workload: Workload, stack: Stack) -> dict[tuple[Role, Moment], MemoryUse]:
     """Every rank role and moment of one plan: what `memory_use` takes the maximum of."""
-    items = _moments(model, plan.columns(), workload, stack)
-    return {(role, moment): _pick(items, np.array([moment]), np.array([role]))[0] for role in Role for moment in Moment}
+    parts = _parts(model, plan.columns(), workload, stack)
+    return {(role, moment): _pick(parts, np.array([moment]), np.array([role]))[0] for role in Role for moment in Moment}
 
 
-def _pick(items: MemoryUse, moment: Column, role: Column) -> MemoryUse:
-    """The chosen moment and role of each row."""
-    row = np.arange(len(moment))
-    chosen = {
-        f.name: np.broadcast_to(getattr(items, f.name), _shape(len(row)))[moment, role, row] for f in fields(items)
-    }
-    return replace(items, **(chosen | {"moment": moment, "role": role}))
+@dataclass(frozen=True)
+class _Part:
+    """Some of memory's items for distinct combinations, and for each plan its combination.
+
+    Items have shape (moments, roles, combinations) or broadcast to it; those of the other parts are 0.
+    """
+
+    items: MemoryUse
+    row: Column
+
+    @cached_property
+    def total(self) -> Column:
+        """All items; shape (moments, roles, combinations)."""
+        return sum((getattr(self.items, name) for name in MemoryUse.ITEMS), start=np.zeros((len(Moment), 1, 1)))
+
+    def at(self, name: str, moment: Column, role: Column) -> Bytes:
+        """One item of every plan at its moment and role."""
+        item = getattr(self.items, name)
+        return np.broadcast_to(item, self.total.shape)[moment, role, self.row] if np.ndim(item) else item
 
 
-def _shape(rows: int) -> tuple[int, int, int]:
-    return len(Moment), len(Role), rows
+def _pick(parts: Sequence[_Part], moment: Column, role: Column) -> MemoryUse:
+    """All items of every plan at the chosen moment and role."""
+    names = (*MemoryUse.ITEMS, "host")
+    chosen = {name: sum((part.at(name, moment, role) for part in parts), start=0.0) for name in names}
+    return MemoryUse(**chosen, role=role, moment=moment).columns()
 
 
-def _moments(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
-    """Items of shape (moments, roles, rows), or what broadcasts to it."""
-    stage = stages(model, plans)
-    state = training_state(model, plans, workload, stack, stage)
-    layers = layer_activations(model, plans, workload, stack)
-    held = _held_activations(model, plans, workload, stage, layers)
+def _parts(model: Model, plans: Plan, workload: Workload, stack: Stack) -> tuple[_Part, _Part]:
+    """What follows from the training state, and what from the micro-batches: each depends on few columns."""
+    communicates, accumulates = plans.world_size > 1, plans.num_microbatches > 1
+    by_state = distinct_plans(plans, STATE, communicates, accumulates)
+    by_batch = distinct_plans(plans, (*LAYER, *STAGES, "schedule", "num_microbatches"))
+    return (
+        _Part(_state_items(model, by_state.of(plans), workload, stack), by_state.index),
+        _Part(_batch_items(model, by_batch.of(plans), workload, stack), by_batch.index),
+    )
+
+
+def _state_items(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
+    """Weights, gradients, optimizer states and what ZeRO-3 gathers of them."""
+    state = training_state(model, plans, workload, stack, stages(model, plans))
     gradients = _gradients(plans, stack, state)
-    gathered = _gather_buffers(model, plans, workload, stack, state)
+    gathered = _by_moment(
+        {
+            Moment.FORWARD_END: state.gathered,
+            Moment.LOSS: state.root_gathered,
+            Moment.BACKWARD: state.gathered + state.reducing,
+            Moment.REDUCE: state.root_reducing,
+        }
+    )
     optimizer = _by_moment({Moment.OPTIMIZER: state.optimizer_step}) + state.optimizer
-    working = held + _working_layer(plans, layers)
-    activations = _by_moment({Moment.FORWARD_END: held, Moment.LOSS: held, Moment.BACKWARD: working})
-    logits = _by_moment({Moment.LOSS: _logits(model, plans, workload, stack, stage)})
-    allocated = state.weights + gradients + optimizer + activations + logits + gathered
-    return MemoryUse(
+    slack = (stack.allocator_slack - 1) * (state.weights + gradients + optimizer + gathered)
+    return replace(
+        NOTHING,
         weights=state.weights,
         gradients=gradients,
         optimizer=optimizer,
+        gather_buffers=gathered,
+        communication_buffers=np.where(plans.world_size > 1, stack.communication_buffers, 0.0),
+        context=stack.context,
+        reserve=slack + (state.gradients - gradients),
+        host=state.host,
+    )
+
+
+def _batch_items(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
+    """Activations, logits and buffers as large as activations."""
+    stage, layers = stages(model, plans), layer_activations(model, plans, workload, stack)
+    held = _held_activations(model, plans, workload, stage, layers)
+    working = held + _working_layer(plans, layers)
+    activations = _by_moment({Moment.FORWARD_END: held, Moment.LOSS: held, Moment.BACKWARD: working})
+    logits = _by_moment({Moment.LOSS: _logits(model, plans, workload, stack, stage)})
+    gathered = np.broadcast_to(_gathered_inputs(model, plans, workload, stack), held.shape)
+    gathered = _by_moment(dict.fromkeys((Moment.FORWARD_END, Moment.LOSS, Moment.BACKWARD), gathered))
+    return replace(
+        NOTHING,
         activations=activations,
         logits=logits,
         gather_buffers=gathered,
-        communication_buffers=_communication_buffers(model, plans, workload, stack),
-        context=stack.context,
-        reserve=(stack.allocator_slack - 1) * allocated + (state.gradients - gradients),
-        host=state.host,
-        role=0,
-        moment=0,
+        communication_buffers=np.where(plans.pp > 1, 4 * _boundary(model, plans, workload), 0.0),
+        reserve=(stack.allocator_slack - 1) * (activations + logits + gathered),
     )
 
 
@@ -127,18 +173,10 @@ def _gradients(plans: Plan, stack: Stack, state: State) -> Column:
     return _by_moment({**before, Moment.REDUCE: state.gradients, Moment.OPTIMIZER: state.gradients})
 
 
-def _gather_buffers(model: Model, plans: Plan, workload: Workload, stack: Stack, state: State) -> Column:
-    """Unsharded weights, gradients on their way and gathered layer inputs, by moment."""
-    gathered_input = rank_tokens(plans, workload) * model.hidden_size * element_bytes(workload)
-    inputs = np.where(np.asarray(plans.sequence_parallel) > 0, stack.gathered_inputs * gathered_input, 0.0)
-    return _by_moment(
-        {
-            Moment.FORWARD_END: state.gathered + inputs,
-            Moment.LOSS: state.root_gathered + inputs,
-            Moment.BACKWARD: state.gathered + inputs + state.reducing,
-            Moment.REDUCE: state.root_reducing,
-        }
-    )
+def _gathered_inputs(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Bytes:
+    """Unsharded inputs that tensor with sequence parallelism holds."""
+    gathered = rank_tokens(plans, workload) * model.hidden_size * element_bytes(workload)
+    return np.where(np.asarray(plans.sequence_parallel) > 0, stack.gathered_inputs * gathered, 0.0)
 
 
 def _by_moment(parts: Mapping[Moment, Column]) -> Column:
@@ -149,12 +187,6 @@ def _by_moment(parts: Mapping[Moment, Column]) -> Column:
     return filled
 
 
-def _communication_buffers(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Column:
-    """The collectives library's buffers where there is anybody to talk to, and two per pipeline neighbour."""
-    neighbours = np.where(plans.pp > 1, 4 * _boundary(model, plans, workload), 0.0)
-    return np.where(plans.world_size > 1, stack.communication_buffers, 0.0) + neighbours
-
-
 def _boundary(model: Model, plans: Plan, workload: Workload) -> Bytes:
-    """The tensor between two layers, on one rank."""
+    """The tensor between two layers, on one rank; a pipeline has two buffers for each neighbour."""
     return rank_tokens(plans, workload) * model.hidden_size * element_bytes(workload) / sequence_split(plans)

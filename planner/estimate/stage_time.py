@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class MicroBatchTime:
         "tp_exposed", "cp_exposed", "ep_exposed", "dp_exposed", "host",
     )  # fmt: skip
 
-    @property
+    @cached_property
     def total(self) -> Seconds:
         """Forward and backward."""
         return sum((getattr(self, name) for name in self.TERMS), start=0.0)
