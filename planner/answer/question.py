@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ class Question:
     workload: Workload
     stack: Stack
     profile: Profile
-    choices: Choices = Choices()
+    choices: Choices = field(default_factory=Choices)
     model_text: str = ""
     cluster_text: str = ""
     assumed: tuple[str, ...] = ()
@@ -239,8 +239,3 @@ def _notes(model: Model, workload: Workload) -> Iterator[str]:
     if model.left_out:
         yield f"not modelled: {', '.join(model.left_out)}"
     yield from model.notes
-
-
-def with_fix(question: Question, fix: str) -> Question:
-    """The same question with another `--fix`."""
-    return replace(question, choices=replace(question.choices, fix=fix))

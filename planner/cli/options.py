@@ -79,8 +79,7 @@ def _options(function: F) -> F:
 
 def question_from(asked: dict[str, Any], *, quiet: bool) -> Question:
     """The question that the options make; what was assumed and noted goes to stderr."""
-    from planner.answer.choices import Choices
-from planner.answer.question import ask
+    from planner.answer.question import ask
 
     choices = {name: value for name, value in asked.items() if name not in ("model", "cluster")}
     question = ask(asked["model"], asked["cluster"], Choices(**choices))
