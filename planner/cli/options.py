@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from planner.answer.ranked_plan import RankedPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
-Decorator = Callable[[F], F]
 
 model_argument = click.argument("model")
 cluster_argument = click.argument("cluster")
