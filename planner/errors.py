@@ -45,7 +45,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, where: str = "")
     >>> print(unknown_name("model", "lama-3.1-8b", ["llama-3.1-8b", "gpt2"]))
     unknown model 'lama-3.1-8b'; did you mean llama-3.1-8b?
     """
-    names = sorted(known)
+    names = sorted(set(known))
     near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
     hint = (
         f"did you mean {' or '.join(near)}?"
