@@ -31,7 +31,7 @@ class Distinct:
 
     def spread(self, values: Column) -> Column:
         """Values of each combination (on the last axis) back to all rows."""
-        return values[..., self.index]
+        return np.take(values, self.index, axis=-1)
 
     def stack(self, records: Sequence[object], field: str) -> Column:
         """One field of several records (scalars or one value a combination), shape (records, rows)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.distinct import Distinct, distinct
-from planner.quantities import Column
+from planner.quantities import Number
 from planner.spec.plan import Plan
 
 LAYER = (
@@ -31,6 +31,6 @@ WIRE = (
 """What the communication of a layer depends on."""
 
 
-def distinct_plans(plans: Plan, names: tuple[str, ...], *others: Column) -> Distinct:
+def distinct_plans(plans: Plan, names: tuple[str, ...], *others: Number) -> Distinct:
     """Distinct combinations of some columns of the plans, and of further columns of whole numbers."""
     return distinct([*(np.asarray(getattr(plans, name)) for name in names), *others])

@@ -32,7 +32,8 @@ def memory_use(model: Model, plans: Plan, workload: Workload, stack: Stack) -> M
     (`Role`), not the sum of each item's maximum.
     """
     parts = _parts(model, plans.columns(), workload, stack)
-    total = sum((part.total[..., part.row] for part in parts), start=0.0)
+    state, batch = (np.take(part.total, part.row, axis=-1) for part in parts)
+    total = state + batch
     moments, roles, rows = total.shape
     moment, role = np.divmod(total.reshape(moments * roles, rows).argmax(axis=0), roles)
     use = _pick(parts, moment, role)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +13,7 @@ from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
 from planner.estimate.stages import Stages
-from planner.quantities import Count, Scalar, Seconds
+from planner.quantities import Column, Count, Scalar, Seconds
 from planner.spec.plan import Plan, Recompute, Sharding
 from planner.spec.stack import Stack
 
@@ -23,7 +23,7 @@ EAGER_OPERATORS: Count = 50.0
 
 @dataclass(frozen=True)
 class MicroBatchTime:
-    """Seconds of one micro-batch: of one layer, shape (kinds, rows), or of a rank's stage, shape (roles, rows).
+    """Seconds of one layer and micro-batch, shape (kinds, rows).
 
     `forward` and `weight_gradient` are parts of the total, for schedules that split it.
     """
@@ -31,7 +31,6 @@ class MicroBatchTime:
     matmul: Seconds
     attention: Seconds
     elementwise: Seconds
-    head: Seconds
     recompute: Seconds
     tp_exposed: Seconds
     cp_exposed: Seconds
@@ -42,7 +41,7 @@ class MicroBatchTime:
     weight_gradient: Seconds
 
     TERMS = (
-        "matmul", "attention", "elementwise", "head", "recompute",
+        "matmul", "attention", "elementwise", "recompute",
         "tp_exposed", "cp_exposed", "ep_exposed", "dp_exposed", "host",
     )  # fmt: skip
 
@@ -77,7 +76,6 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
         matmul=compute.matmul + compute.input_gradient + compute.weight_gradient,
         attention=compute.attention + compute.attention_backward,
         elementwise=compute.elementwise + compute.elementwise_backward,
-        head=0.0,
         recompute=compute.recompute,
         tp_exposed=tp,
         cp_exposed=cp,
@@ -111,15 +109,36 @@ def _zero3_exposed(
     )
 
 
-def stage_micro_batch(layer: MicroBatchTime, stage: Stages, *, head: Seconds, root: Seconds) -> MicroBatchTime:
-    """Layers of each role summed, with the head on the last; shape (roles, rows).
+@dataclass(frozen=True)
+class StageTime:
+    """One micro-batch on each pipeline rank: seconds of shape (roles, rows), and what they are made of.
 
-    `root` is ZeRO-3's communication of embedding and head, shape (roles, rows).
+    `forward` and `weight_gradient` are parts of `total`, for schedules that split it. `layer` has shape (kinds, rows),
+    `head` (rows,) and `root` (roles, rows).
     """
-    summed = {
-        field.name: np.einsum("krn,kn->rn", stage.layers, getattr(layer, field.name))
-        for field in fields(layer)
-        if field.name != "head"
-    }
-    summed["dp_exposed"] = summed["dp_exposed"] + root
-    return MicroBatchTime(**summed, head=stage.has_head * head)
+
+    stage: Stages
+    layer: MicroBatchTime
+    head: Seconds
+    root: Seconds
+    total: Column
+    forward: Column
+    weight_gradient: Column
+
+    @classmethod
+    def of(cls, stage: Stages, layer: MicroBatchTime, *, head: Seconds, root: Seconds) -> StageTime:
+        """Layers of each role summed, with the head on the last and ZeRO-3's communication of embedding and head."""
+
+        def summed(part: Seconds) -> Column:
+            return np.einsum("krn,kn->rn", stage.layers, part)
+
+        total = summed(layer.total) + stage.has_head * head + root
+        return cls(stage, layer, head, root, total, summed(layer.forward), summed(layer.weight_gradient))
+
+    def terms(self, role: Column) -> dict[str, Column]:
+        """Every term of the rank with the given role in each row; they add up to its total."""
+        row = np.arange(len(role))
+        layers = self.stage.layers[:, role, row]
+        terms = {name: (layers * getattr(self.layer, name)).sum(axis=0) for name in MicroBatchTime.TERMS}
+        terms["dp_exposed"] = terms["dp_exposed"] + self.root[role, row]
+        return terms | {"head": self.stage.has_head[role, row] * self.head}

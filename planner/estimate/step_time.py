@@ -11,7 +11,7 @@ from planner.estimate.once_per_step import OncePerStep, once_per_step
 from planner.estimate.pipeline_time import pipeline_time
 from planner.estimate.records import StepTime
 from planner.estimate.setting import Setting
-from planner.estimate.stage_time import MicroBatchTime, layer_micro_batch, stage_micro_batch
+from planner.estimate.stage_time import StageTime, layer_micro_batch
 from planner.estimate.stages import stages
 from planner.quantities import Scalar, Seconds
 from planner.spec.cluster import Cluster
@@ -51,11 +51,10 @@ def _step_time(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> Ste
     compute, wire = layer_time(setting, plans), layer_communication(setting, plans, links)
     once = once_per_step(setting, plans, links)
     layer = layer_micro_batch(setting, plans, compute, wire)
-    by_role = stage_micro_batch(layer, stage, head=compute.head + wire.head, root=once.root)
-    pipeline = pipeline_time(plans, stage, wire.send, by_role)
-    row, m = np.arange(len(plans)), plans.num_microbatches
-    terms = {name: m * getattr(by_role, name)[pipeline.role, row] for name in MicroBatchTime.TERMS}
-    slowest, penalty = by_role.total[pipeline.role, row], setting.profile.overlap_penalty
+    time = StageTime.of(stage, layer, head=compute.head + wire.head, root=once.root)
+    pipeline = pipeline_time(plans, wire.send, time)
+    m, slowest, penalty = plans.num_microbatches, time.total.max(axis=0), setting.profile.overlap_penalty
+    terms = {name: m * term for name, term in time.terms(pipeline.role).items()}
     terms["dp_exposed"] = terms["dp_exposed"] + _data_parallel_exposed(setting, once, slowest)
     return StepTime(
         **terms,
