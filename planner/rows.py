@@ -32,6 +32,8 @@ class Rows:
 
     def __getitem__(self, index: Any) -> Self:
         """Row (int), rows (slice, mask or index array) of every column."""
+        if isinstance(index, np.ndarray) and index.dtype != bool:
+            return self._map(lambda column: column.take(index))
         return self._map(lambda column: column[index])
 
     def __iter__(self) -> Iterator[Self]:
