@@ -9,10 +9,12 @@ from typing import Any
 
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
+from planner.answer.software import targets_of
 from planner.errors import NoFeasiblePlan
 from planner.explain.reasons import limits, why_more_memory, why_slower
 from planner.explain.words import FAMILY_NAMES, Family
 from planner.quantities import format_bytes, format_seconds
+from planner.search.figures import Figures
 from planner.topology.links import Links
 
 SCHEMA_VERSION = 1
@@ -104,6 +106,13 @@ class Recommendation:
         """What takes the step's time."""
         return limits(self.best.candidate, self.links, self.question.cluster)
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The trainers that can run the best plan, as `--target` names them."""
+        asked = self.question
+        figures = Figures.of(asked.model, asked.cluster, asked.workload, asked.stack)
+        return targets_of(self.best.plan, figures)
+
     def _against(self, other: RankedPlan, name: str) -> str:
         """Why the best is better than another plan."""
         best = self.best
@@ -141,6 +150,7 @@ class Recommendation:
             ],
             "reasons": list(self.reasons),
             "limit": self.limit,
+            "targets": list(self.targets),
             "assumed": list(asked.assumed),
             "notes": list(asked.notes),
         }

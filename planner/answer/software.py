@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from planner.catalogue.profiles import profile
 from planner.catalogue.stacks import DEFAULT_STACK, stack
 from planner.errors import unknown_name
+from planner.search.figures import Figures
+from planner.search.legality import legal
 from planner.spec.cluster import Cluster
+from planner.spec.plan import Plan
 from planner.spec.profile import Profile
 from planner.spec.profile_file import read_profile
 from planner.spec.stack import Stack
 
 TARGET_STACKS = {
-    "torchrun": DEFAULT_STACK,
-    "slurm": DEFAULT_STACK,
-    "kubernetes": DEFAULT_STACK,
-    "skypilot": DEFAULT_STACK,
+    "torchrun": "pytorch",
+    "slurm": "pytorch",
+    "kubernetes": "pytorch",
+    "skypilot": "pytorch",
     "torchtitan": "torchtitan",
     "megatron": "megatron-core",
     "accelerate": "hf-fsdp",
     "deepspeed": "hf-deepspeed",
 }
 """What runs a plan -> the stack whose conventions and efficiencies count."""
+LAUNCHERS = ("slurm", "kubernetes", "skypilot")
 
 
 def stack_of(target: str | None, name: str | None) -> Stack:
-    """The named stack, else the target's, else the planner's own trainer. Raises SpecError for an unknown name."""
+    """The named stack, else the target's, else one that has every strategy. Raises SpecError for an unknown name."""
     if target is not None and target not in TARGET_STACKS:
         raise unknown_name("target", target, TARGET_STACKS, where="--target")
     return stack(name or TARGET_STACKS.get(target or "", DEFAULT_STACK))
+
+
+def targets_of(plan: Plan, figures: Figures) -> tuple[str, ...]:
+    """The trainers that can express a plan; launchers run plain PyTorch and are named by it alone."""
+    trainers = {target: name for target, name in TARGET_STACKS.items() if target not in LAUNCHERS}
+    return tuple(target for target, name in trainers.items() if legal(plan, replace(figures, stack=stack(name))).all())
 
 
 def profile_of(cluster: Cluster, software: Stack, text: str | None = None) -> Profile:

@@ -92,6 +92,6 @@ def _assembled(part: Accelerator, slug: str) -> Profile:
         attention_overhead=kernels.attention_overhead,
         error=UNMEASURED_ERROR,
         sources=(*kernels.sources, COLLECTIVES_SOURCE),
-        notes=(*kernels.notes, f"no training step was measured with {slug} on {part.name}"),
+        notes=(*kernels.notes, f"no training step was measured on {part.name} with stack {slug}"),
         **profile_defaults(slug),
     )

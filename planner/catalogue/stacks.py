@@ -13,7 +13,8 @@ from planner.quantities import to_base
 from planner.spec.stack import Stack
 from planner.spec.toml_file import read_toml
 
-DEFAULT_STACK = "pytorch"
+DEFAULT_STACK = "generic"
+"""What is assumed when nobody says what will run the plan."""
 IN_GIB = ("context", "communication_buffers")
 PROFILE_UNITS = {"fixed_time_ms": "ms", "launch_time_us": "us", "overlap_penalty": "1", "compute_scale": "1"}
 """What an entry may say of its profiles, with the unit that each key names."""

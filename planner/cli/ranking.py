@@ -79,6 +79,7 @@ def _remarks(answer: Recommendation) -> list[tuple[str, str]]:
     return [
         *(("next", reason) for reason in answer.reasons[:1]),
         ("limit", answer.limit),
+        ("runs with", ", ".join(answer.targets) or "no trainer known here: --target T searches what T can run"),
         *(("instead", reason) for reason in answer.reasons[1:]),
         ("fit", _fitting(answer)),
         *_illegal(answer),

@@ -18,7 +18,7 @@ def test_everything_that_was_not_given_is_named():
         "method full",
         "attention flash",
         "no offload",
-        "stack pytorch",
+        "stack generic",
     )
 
 
