@@ -22,11 +22,11 @@ LAYER = (
 """What the kernels and activations of a layer depend on."""
 STAGES = ("pp", "virtual_stages", "first_stage_layers", "last_stage_layers")
 """What the layers of a pipeline rank depend on."""
-STATE = ("tp", "cp", "ep", "expert_tp", "dp_shard", "sharding", "offload", *STAGES)
+STATE = ("tp", "cp", "ep", "expert_tp", "dp_shard", "sharding", "gradient_sync", "offload", *STAGES)
 """What weights, gradients and optimizer states depend on."""
 WIRE = (
     "tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "context_kind",
-    "micro_batch_size", "sequence_parallel", "sharding",
+    "micro_batch_size", "sequence_parallel", "sharding", "gradient_sync",
 )  # fmt: skip
 """What the communication of a layer depends on."""
 

@@ -11,6 +11,7 @@ from planner.estimate.activations import element_bytes
 from planner.estimate.factor import WIRE, distinct_plans
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import Shapes, attention_widths, shapes
+from planner.estimate.synchronisation import reduces_once
 from planner.quantities import Bytes, Count, Seconds
 from planner.spec.model import Layer
 from planner.spec.plan import ContextKind, Plan, Sharding
@@ -24,8 +25,8 @@ class LayerCommunication:
 
     `tp`, `ep` and `ulysses` are those of one forward (backward has as much); `regather` is what sequence parallelism
     gathers once more in backward; `ring` the forward's exchange of keys and values (backward: twice that).
-    `gather` and `reduce` are ZeRO-3's, of one layer. Of shape (rows,) are `head`, what the
-    vocabulary-parallel head reduces, and `send`, one tensor between two pipeline stages.
+    `gather` is ZeRO-3's, of one layer; `reduce` its gradients' reduction where each micro-batch has one. Of shape
+    (rows,) are `head`, what the vocabulary-parallel head reduces, and `send`, one tensor between two pipeline stages.
     """
 
     tp: Seconds
@@ -51,7 +52,7 @@ def layer_communication(setting: Setting, plans: Plan, links: Links | PlacedLink
 def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> LayerCommunication:
     network, workload = setting.network, setting.workload
     shape = shapes(layer, plans, workload)
-    gather, reduce = _zero3(setting, layer, plans, links)
+    gather, reduce = _data_parallel(setting, layer, plans, links)
     boundary = shape.tokens * setting.model.hidden_size * element_bytes(workload)
     sequence = np.asarray(plans.sequence_parallel) > 0
     one_block = np.where(
@@ -106,16 +107,15 @@ def _experts(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: 
     return 2 * network.all_to_all(sent, links.ep) + within
 
 
-def _zero3(setting: Setting, layer: Layer, plans: Plan, links: Links) -> tuple[Seconds, Seconds]:
+def _data_parallel(setting: Setting, layer: Layer, plans: Plan, links: Links) -> tuple[Seconds, Seconds]:
     """Gather of one layer's weights, and reduction of its gradients over shard groups and their replicas."""
-    sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
-    hidden = setting.model.hidden_size
+    hidden, code = setting.model.hidden_size, np.asarray(plans.sharding)
     dense = layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
     experts = layer.expert_parameters(hidden) / (plans.ep * plans.expert_tp)
-    weight, trained = gathered_weight_bytes(setting.workload), setting.workload.method == "full"
-    gather = weight_gather(setting, links, dense, experts, weight)
+    gather = weight_gather(setting, links, dense, experts, gathered_weight_bytes(setting.workload))
+    trained = setting.workload.method == "full"
     reduce = gradient_reduction(setting, plans, links, dense * trained, experts * trained)
-    return np.where(sharded, gather, 0.0), np.where(sharded, reduce, 0.0)
+    return np.where(code >= Sharding.ZERO3, gather, 0.0), np.where(reduces_once(plans), 0.0, reduce)
 
 
 def gathered_weight_bytes(workload: Workload) -> Bytes:
@@ -124,15 +124,19 @@ def gathered_weight_bytes(workload: Workload) -> Bytes:
 
 
 def gradient_reduction(setting: Setting, plans: Plan, links: Links, dense: Count, experts: Count) -> Seconds:
-    """Reduce-scatter over the shard group, then all-reduce of each shard over its replicas."""
+    """Reduce-scatter over the shard group, then all-reduce of each shard over its replicas.
+
+    Where nothing is sharded, the shards are gathered again: an all-reduce in three parts.
+    """
     network, each = setting.network, setting.stack.reduce_bytes
     reduced = network.reduce_scatter(dense * each, links.dp_shard)
     reduced = reduced + network.all_reduce(held_bytes(dense, each, plans.shard_group), links.dp_replicate)
-    if not setting.model.has_experts:
-        return reduced
-    shard = held_bytes(experts, each, plans.expert_shard_group)
-    reduced = reduced + network.reduce_scatter(experts * each, links.expert_shard)
-    return reduced + network.all_reduce(shard, links.expert_replicate)
+    if setting.model.has_experts:
+        shard = held_bytes(experts, each, plans.expert_shard_group)
+        reduced = reduced + network.reduce_scatter(experts * each, links.expert_shard)
+        reduced = reduced + network.all_reduce(shard, links.expert_replicate)
+    whole = weight_gather(setting, links, dense, experts, each)
+    return reduced + np.where(np.asarray(plans.sharding) == Sharding.NONE, whole, 0.0)
 
 
 def weight_gather(setting: Setting, links: Links, dense: Count, experts: Count, bytes_each: Bytes) -> Seconds:

@@ -13,7 +13,8 @@ from planner.estimate.layer_communication import gathered_weight_bytes, gradient
 from planner.estimate.parameters import TrainedParameters, trained_parameters
 from planner.estimate.setting import Setting
 from planner.estimate.stages import stages
-from planner.quantities import BytesPerSecond, Column, Scalar, Seconds
+from planner.estimate.synchronisation import keeps_weights, reduces_once
+from planner.quantities import BytesPerSecond, Scalar, Seconds
 from planner.spec.plan import Offload, Plan, Sharding
 from planner.topology.links import Links, PlacedLinks
 
@@ -28,8 +29,8 @@ class OncePerStep:
     """Seconds of shape (rows,), each of the pipeline rank with the most of it; `root` of shape (roles, rows).
 
     `reduce` and `gather` are on the wire, hidden or not: DDP's all-reduce; the reduce-scatter of ZeRO-1, ZeRO-2 and
-    of pipelines that keep ZeRO-3's weights, and their gather of weights. `root` is ZeRO-3's gather and reduction of
-    embedding and head, for every micro-batch; `streamed` the weights that a micro-batch brings from the host.
+    of pipelines that keep ZeRO-3's weights, and their gather of weights. `root` is what is gathered and reduced of
+    embedding and head with every micro-batch; `streamed` the weights that a micro-batch brings from the host.
     """
 
     reduce: Seconds
@@ -53,33 +54,22 @@ def once_per_step(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> 
     return OncePerStep(reduce, gather, device, host, streamed, apart.spread(_root(setting, some, wired, trained)))
 
 
-def keeps_weights(plans: Plan) -> Column:
-    """Rows whose pipeline gathers ZeRO-3's weights once per step."""
-    return (np.asarray(plans.sharding) == Sharding.ZERO3_KEEP) & (np.asarray(plans.pp) > 1)
-
-
-def _at_once(plans: Plan) -> Column:
-    """Rows whose gradients are reduced once per step rather than with every micro-batch."""
-    return (np.asarray(plans.sharding) < Sharding.ZERO3) | keeps_weights(plans)
-
-
 def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:
-    """Reduction of all gradients of a rank, and gather of all its weights."""
-    replicas, parameters = np.asarray(plans.sharding) == Sharding.NONE, (trained.dense, trained.experts)
+    """Reduction of all gradients of a rank, and gather of all its weights, where they happen once per step."""
+    code, parameters = np.asarray(plans.sharding), (trained.dense, trained.experts)
     reduced = gradient_reduction(setting, plans, links, *parameters)
-    completed = weight_gather(setting, links, *parameters, setting.stack.reduce_bytes)
-    reduced = reduced + np.where(replicas, completed, 0.0)
     weights = weight_gather(setting, links, *parameters, gathered_weight_bytes(setting.workload))
-    weights = np.where(replicas, 0.0, weights)
-    return np.where(_at_once(plans), reduced, 0.0), np.where(_at_once(plans), weights, 0.0)
+    updated = (code == Sharding.ZERO1) | (code == Sharding.ZERO2) | keeps_weights(plans)
+    return np.where(reduces_once(plans), reduced, 0.0), np.where(updated, weights, 0.0)
 
 
 def _root(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> Seconds:
-    """ZeRO-3's gather and reduction of embedding and head, which nothing runs beside."""
+    """Gather and reduction of embedding and head with every micro-batch, which nothing runs beside."""
+    every = (np.asarray(plans.sharding) >= Sharding.ZERO3) & ~keeps_weights(plans)
     gather = setting.network.all_gather(trained.root * element_bytes(setting.workload), links.dp_shard)
     gradients = trained.root * (setting.workload.method == "full")
     reduce = gradient_reduction(setting, plans, links, gradients, 0.0 * gradients)
-    return np.where(_at_once(plans), 0.0, gather + reduce)
+    return np.where(every, gather, 0.0) + np.where(reduces_once(plans), 0.0, reduce)
 
 
 def _optimizer(setting: Setting, plans: Plan, trained: TrainedParameters) -> tuple[Seconds, Seconds, Seconds]:

@@ -13,6 +13,7 @@ from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
 from planner.estimate.stages import Stages
+from planner.estimate.synchronisation import keeps_weights
 from planner.quantities import Column, Count, Scalar, Seconds
 from planner.spec.plan import Plan, Recompute, Sharding
 from planner.spec.stack import Stack
@@ -55,7 +56,7 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     """One layer: compute, communication that compute does not hide, and the host where it is slower than both.
 
     Tensor parallelism waits for its collectives unless async_tp runs them beside the matrix products; the ring of
-    context parallelism runs beside attention, ZeRO-3 beside the whole layer.
+    context parallelism runs beside attention, gathers and reductions beside the whole layer.
     """
     penalty = setting.profile.overlap_penalty
     passes = 2 + (np.asarray(plans.recompute) == Recompute.FULL)
@@ -68,7 +69,7 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     cp = (passes - 1) * ring_forward + ring_backward + passes * wire.ulysses
     ep = passes * wire.ep
     both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
-    dp_forward, dp_backward = _zero3_exposed(plans, forward, both - forward, wire, penalty)
+    dp_forward, dp_backward = _data_parallel_exposed(plans, forward, both - forward, wire, penalty)
     launches = host_time(_operators(plans, setting.stack), setting.profile.launch_time)
     host = np.maximum(launches - forward - dp_forward, 0)
     host = host + np.maximum(passes * launches - (both - forward) - dp_backward, 0)
@@ -96,16 +97,18 @@ def _tp_exposed(plans: Plan, matmul: Seconds, tp: Seconds, penalty: Scalar) -> S
     return np.where(np.asarray(plans.async_tp) > 0, exposed_time(matmul, tp, penalty=penalty), tp)
 
 
-def _zero3_exposed(
+def _data_parallel_exposed(
     plans: Plan, forward: Seconds, backward: Seconds, wire: LayerCommunication, penalty: Scalar
 ) -> tuple[Seconds, Seconds]:
-    """Gathers and reductions of each micro-batch; a pipeline that keeps its weights has them once per step instead."""
-    keep = np.asarray(plans.sharding) == Sharding.ZERO3_KEEP
-    each = ~keep | (np.asarray(plans.pp) == 1)
-    in_backward = np.where(keep, 0.0, wire.gather) + wire.reduce
+    """ZeRO-3's gathers, and reductions where each micro-batch has one, beside forward and backward.
+
+    A pipeline that keeps its weights gathers them once per step instead.
+    """
+    again = np.where(np.asarray(plans.sharding) == Sharding.ZERO3, wire.gather, 0.0)
+    gather = np.where(keeps_weights(plans), 0.0, wire.gather)
     return (
-        each * exposed_time(forward, wire.gather, penalty=penalty),
-        each * exposed_time(backward, in_backward, penalty=penalty),
+        exposed_time(forward, gather, penalty=penalty),
+        exposed_time(backward, again + wire.reduce, penalty=penalty),
     )
 
 

@@ -11,6 +11,7 @@ from planner.cost.states import gathered_bytes, held_bytes, quantized_bytes, red
 from planner.estimate.activations import element_bytes
 from planner.estimate.parameters import LocalParameters, local_adapters, local_parameters
 from planner.estimate.stages import Stages
+from planner.estimate.synchronisation import reduces_once
 from planner.quantities import Bytes, Column
 from planner.spec.model import Model
 from planner.spec.plan import Offload, Plan, Sharding
@@ -129,7 +130,7 @@ def _zero3(
 ) -> dict[str, Column]:
     """ZeRO-3's transient buffers; zero under every other sharding.
 
-    A pipeline that keeps its weights gathered reduces gradients once per step, so it sums them unsharded until then.
+    Where gradients are reduced once per step they are summed unsharded until then.
     """
     code = np.asarray(plans.sharding)
     sharded, keep, full = code >= Sharding.ZERO3, code == Sharding.ZERO3_KEEP, workload.method == "full"
@@ -137,7 +138,7 @@ def _zero3(
     everything = local.outside_experts + local.experts
     gathered = gathered_bytes(local.largest_layer, local.root, weight_bytes=weight)
     layer = reduction_bytes(local.largest_layer, gradient_bytes=weight, reduce_bytes=reduced)
-    reducing = layer + np.where(keep & (np.asarray(plans.pp) > 1), everything * reduced, 0.0)
+    reducing = layer + np.where(reduces_once(plans), everything * reduced, 0.0)
     root = reduction_bytes(local.root, gradient_bytes=weight, reduce_bytes=reduced, buffers=1.0)
     return {
         "gathered": np.where(keep, everything * weight, gathered) * sharded,

@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from planner.quantities import Column
-from planner.spec.plan import ContextKind, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
 
 
 class Family(IntEnum):
@@ -96,6 +96,8 @@ def extras(plan: Plan) -> str:
         ("SP", plan.sequence_parallel),
         ("async TP", plan.async_tp),
         ("eager", not plan.compiled),
+        ("gradients reduced with every micro-batch", plan.gradient_sync == GradientSync.EVERY),
+        ("gradients reduced once per step", plan.gradient_sync == GradientSync.ONCE),
         (f"order {_order(plan)}", plan.rank_order != RankOrder.TP_CP_DP_PP),
         ("optimizer offloaded", plan.offload == Offload.OPTIMIZER),
         ("all offloaded", plan.offload == Offload.ALL),

@@ -28,7 +28,7 @@ from planner.search.layout import distinct_orders
 from planner.search.product import converted, product
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
-from planner.spec.plan import ContextKind, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -92,8 +92,9 @@ def enumerate_plans(
 ) -> Candidates:
     """Every plan that is legal, within `bounds` and allowed by `fix`, each once.
 
-    Fields that the user does not fix take all values, except `offload` (none), `async_tp` (off) and `compiled` (as the
-    stack is). Raises SpecError when no value of a fixed field is possible, NoFeasiblePlan when nothing legal is left.
+    Fields that the user does not fix take all values, except `offload` (none), `gradient_sync` (usual), `async_tp`
+    (off) and `compiled` (as the stack is). Raises SpecError when no value of a fixed field is possible, NoFeasiblePlan
+    when nothing legal is left.
     """
     figures = Figures.of(model, cluster, workload, stack)
     check_fix(fix or {}, figures)
@@ -115,6 +116,7 @@ def _meshes(sieve: Sieve, bounds: Bounds) -> Plan:
     plans = _sequence_switches(sieve, plans)
     plans = cross(plans, offload=sieve.asked("offload", list(Offload), Offload.NONE))
     plans = sieve.legal(plans, rules.OFFLOAD)
+    plans = cross(plans, gradient_sync=sieve.asked("gradient_sync", list(GradientSync), GradientSync.USUAL))
     return cross(plans, compiled=sieve.asked("compiled", [0, 1], int(sieve.figures.stack.compiled)))
 
 

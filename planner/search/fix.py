@@ -45,6 +45,7 @@ OTHER_NAMES = {
     "ac": "recompute",
     "checkpointing": "recompute",
     "cp_kind": "context_kind",
+    "sync": "gradient_sync",
     "order": "rank_order",
     "sp": "sequence_parallel",
     "compile": "compiled",

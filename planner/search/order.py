@@ -10,7 +10,7 @@ from planner.spec.plan import Plan, Schedule
 KEY = (
     *("pp", "tp", "cp", "ep", "expert_tp", "offload", "recompute", "sharding", "virtual_stages", "dp_replicate"),
     *("dp_shard", "micro_batch_size", "num_microbatches", "rank_order", "context_kind", "sequence_parallel"),
-    *("async_tp", "compiled", "first_stage_layers", "last_stage_layers"),
+    *("gradient_sync", "async_tp", "compiled", "first_stage_layers", "last_stage_layers"),
 )
 """Of equal plans the one that is simplest to set up comes first: lower degrees and codes, in this order."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.errors import FileFormatError
 from planner.spec.model import Layer
-from planner.spec.plan import ContextKind, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
 
 T = TypeVar("T")
 
@@ -29,6 +29,7 @@ PLAN_KINDS: Mapping[str, type[IntEnum]] = {
     "schedule": Schedule,
     "context_kind": ContextKind,
     "offload": Offload,
+    "gradient_sync": GradientSync,
     "rank_order": RankOrder,
 }
 """Fields of a Plan that hold codes; written by their lower-case names."""

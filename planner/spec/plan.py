@@ -66,6 +66,18 @@ class Offload(IntEnum):
     """Parameters too, streamed in layer by layer."""
 
 
+class GradientSync(IntEnum):
+    """How often data-parallel ranks reduce gradients when micro-batches are accumulated."""
+
+    USUAL = 0
+    """As the sharding does by itself: ZeRO-3 with every micro-batch, but in a pipeline that keeps its weights; all
+    others once per step."""
+    EVERY = 1
+    """With every micro-batch (accumulation without no_sync)."""
+    ONCE = 2
+    """Once per step; ZeRO-3 then sums gradients unsharded (set_requires_gradient_sync(False))."""
+
+
 class RankOrder(IntEnum):
     """Axes from the innermost (neighbouring ranks) to the outermost."""
 
@@ -109,6 +121,7 @@ class Plan(Rows):
     schedule: Int = Schedule.NONE
     context_kind: Int = ContextKind.NONE
     offload: Int = Offload.NONE
+    gradient_sync: Int = GradientSync.USUAL
     rank_order: Int = RankOrder.TP_CP_DP_PP
     sequence_parallel: Int = 0
     async_tp: Int = 0

@@ -10,7 +10,7 @@ from planner.estimate.records import Moment, Role
 from planner.estimate.stages import stages
 from planner.quantities import GIB
 from planner.spec.model import Attention, Layer, Mlp, Model
-from planner.spec.plan import Plan, Recompute, Schedule, Sharding
+from planner.spec.plan import GradientSync, Plan, Recompute, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -174,3 +174,13 @@ def test_a_pipeline_that_keeps_its_weights_holds_weights_and_gradients_unsharded
     timeline = memory_timeline(LLAMA_8B, plan, Workload(128, 512), TRACKER)
     middle = sum(layer.parameters(4096) for layer in LLAMA_8B.layers[:8])
     assert timeline[Role.MIDDLE, Moment.BACKWARD].gather_buffers > (2 + 4) * middle
+
+
+def test_summing_sharded_gradients_locally_holds_them_whole():
+    plan = Plan(dp_shard=8, sharding=Sharding.ZERO3, num_microbatches=8, recompute=Recompute.FULL)
+    workload = Workload(64, 512)
+    every, once = (
+        memory_use(LLAMA_8B, replace(plan, gradient_sync=sync), workload, TRACKER)
+        for sync in (GradientSync.USUAL, GradientSync.ONCE)
+    )
+    assert once.peak - every.peak > 0.8 * 4 * LLAMA_8B.parameters

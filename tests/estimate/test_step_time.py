@@ -8,7 +8,7 @@ import pytest
 from planner.cost.flops import sc21_flops
 from planner.estimate.throughput import forward_flops, throughput
 from planner.spec.model import Attention, Experts, Layer, Mlp, Model
-from planner.spec.plan import ContextKind, Plan, Recompute, Schedule, Sharding
+from planner.spec.plan import ContextKind, GradientSync, Plan, Recompute, Schedule, Sharding
 from planner.spec.workload import Workload
 
 
@@ -153,3 +153,19 @@ def test_mfu_never_exceeds_the_kernels_efficiency(bench, columns):
     speed = throughput(bench.model, columns, bench.workload, bench.cluster, time)
     assert np.all(speed.mfu < 0.5)
     assert np.all(speed.hfu >= speed.mfu)
+
+
+def test_accumulation_without_no_sync_reduces_with_every_micro_batch(bench):
+    serial = replace(bench, profile=replace(bench.profile, overlap_penalty=1.0))
+    once, every = (
+        serial.time(Plan(dp_replicate=8, num_microbatches=8, gradient_sync=s)) for s in (0, GradientSync.EVERY)
+    )
+    assert every.dp_exposed == pytest.approx(8 * once.dp_exposed, rel=0.01)
+
+
+def test_sharded_gradients_summed_locally_are_reduced_once(bench):
+    serial = replace(bench, profile=replace(bench.profile, overlap_penalty=1.0))
+    plan = Plan(dp_shard=8, sharding=Sharding.ZERO3, num_microbatches=8)
+    every, once = (serial.time(replace(plan, gradient_sync=sync)) for sync in (0, GradientSync.ONCE))
+    reductions = 7 * 7 / 8 * 4 * bench.model.parameters / 400e9
+    assert every.dp_exposed - once.dp_exposed == pytest.approx(reductions, rel=0.01)
