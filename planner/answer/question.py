@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.answer.choices import OBJECTIVES, OFFLOADS, Choices
-from planner.answer.software import profile_of, stack_of
+from planner.answer.software import check_method, profile_of, stack_of
 from planner.catalogue.hardware import cluster as read_cluster
 from planner.catalogue.hardware import network as named_network
 from planner.catalogue.hardware import usd_per_gpu_hour
@@ -150,6 +150,7 @@ def ask(model: Model | str | Path, cluster: Cluster | str, choices: Choices | No
     machines = machines_of(cluster, chosen.network)
     workload, assumed = _workload(spec, machines, chosen)
     stack = stack_of(chosen.target, chosen.stack)
+    check_method(stack, workload.method)
     if not (chosen.stack or chosen.target):
         assumed = (*assumed, f"stack {stack.name}")
     profile = profile_of(machines, stack, chosen.profile)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.catalogue.profiles import profile
 from planner.catalogue.stacks import DEFAULT_STACK, stack
-from planner.errors import unknown_name
+from planner.errors import SpecError, unknown_name
 from planner.search.figures import Figures
 from planner.search.legality import legal
 from planner.spec.cluster import Cluster
@@ -37,10 +37,20 @@ def stack_of(target: str | None, name: str | None) -> Stack:
     return stack(name or TARGET_STACKS.get(target or "", DEFAULT_STACK))
 
 
+def check_method(software: Stack, method: str) -> None:
+    """Raise SpecError where a stack cannot train in that way."""
+    if method not in software.methods:
+        raise SpecError(f"{software.name} has no {method}; it has: {', '.join(software.methods)}", where="--method")
+
+
 def targets_of(plan: Plan, figures: Figures) -> tuple[str, ...]:
     """The trainers that can express a plan; launchers run plain PyTorch and are named by it alone."""
-    trainers = {target: name for target, name in TARGET_STACKS.items() if target not in LAUNCHERS}
-    return tuple(target for target, name in trainers.items() if legal(plan, replace(figures, stack=stack(name))).all())
+    trainers = {target: stack(name) for target, name in TARGET_STACKS.items() if target not in LAUNCHERS}
+    return tuple(
+        target
+        for target, software in trainers.items()
+        if figures.method in software.methods and legal(plan, replace(figures, stack=software)).all()
+    )
 
 
 def profile_of(cluster: Cluster, software: Stack, text: str | None = None) -> Profile:

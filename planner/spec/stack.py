@@ -61,4 +61,5 @@ class Stack:
     schedules: tuple[str, ...] = ("none", "gpipe", "one_f_one_b", "interleaved", "zb_h1")
     context_kinds: tuple[str, ...] = ("none", "ring", "ulysses")
     sequence_parallel: bool = True
+    methods: tuple[str, ...] = ("full", "lora", "qlora")
     source: str = ""

@@ -4,6 +4,7 @@ import pytest
 
 from planner.answer.choices import Choices
 from planner.answer.question import ask
+from planner.answer.recommend import recommend
 from planner.errors import FileFormatError, SpecError
 
 
@@ -108,3 +109,14 @@ def test_an_unreadable_model_is_a_file_error(tmp_path):
 def test_unknown_objective_is_refused():
     with pytest.raises(SpecError, match="--objective: unknown objective 'speed'; known: throughput, usd, memory"):
         ask("llama-3.1-8b", "2xdgx-h100", Choices(objective="speed"))
+
+
+def test_a_stack_that_cannot_train_in_that_way_is_refused():
+    with pytest.raises(SpecError, match="torchtitan has no qlora; it has: full"):
+        ask("llama-3.1-8b", "1xdgx-h100", Choices(target="torchtitan", method="qlora"))
+
+
+def test_trainers_that_can_run_the_best_plan_are_named():
+    found = recommend("llama-3.1-8b", "1xdgx-h100", Choices(fix="sharding=zero2"))
+    assert "deepspeed" in found.targets
+    assert "torchrun" not in found.targets
