@@ -81,11 +81,6 @@ def unit_power(hint: Any, base: str) -> int:
     return re.split(r"[ *]", above).count(base) - re.split(r"[ *]", below).count(base)
 
 
-def gib(size: Bytes) -> Number:
-    """Bytes as GiB (2**30 bytes)."""
-    return size / GIB
-
-
 def format_bytes(size: float) -> str:
     """A size for people, in GiB or MiB.
 

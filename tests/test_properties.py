@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from planner.catalogue.hardware import cluster
 from planner.catalogue.models import model
-from planner.catalogue.profiles import profile, stack
+from planner.catalogue.profiles import profile
+from planner.catalogue.stacks import stack
 from planner.estimate.memory import memory_use
 from planner.estimate.records import MemoryUse
 from planner.estimate.step_time import step_time

@@ -27,9 +27,8 @@ PRECISIONS = {
 
 @dataclass(frozen=True, eq=False)
 class KernelTables:
-    """Shares of peak as `Profile` holds them. `part` is the accelerator measured, empty where none was."""
+    """Shares of peak as `Profile` holds them."""
 
-    part: str
     gemm: Mapping[str, Table]
     attention: Mapping[str, Table]
     grouped_matmul: Table
@@ -83,7 +82,6 @@ def _measured(part: str) -> KernelTables:
     if grouped_on != part:
         notes.append(f"grouped matrix products (experts): those of {grouped_on}")
     return KernelTables(
-        part=part,
         gemm={name: gemm.get(measured, gemm["bf16"]) for name, measured in PRECISIONS.items()},
         attention={"flash": table_from_json(flash)},
         grouped_matmul=table_from_json(_read(grouped_on)["grouped_matmul"]),
@@ -104,7 +102,6 @@ def _typical(accelerator: Accelerator) -> KernelTables:
     gemm = _scaled(_at_multiprocessors(shape, accelerator.multiprocessors), best["matmul"])
     like = _measured(_stand_ins()["grouped"]["part"])
     return KernelTables(
-        part="",
         gemm=dict.fromkeys(PRECISIONS, gemm),
         attention={"flash": _scaled(curve, best["attention"])},
         grouped_matmul=like.grouped_matmul,

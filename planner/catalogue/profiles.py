@@ -10,14 +10,12 @@ from planner.catalogue.collectives import collective_fits
 from planner.catalogue.hardware import accelerator as named_accelerator
 from planner.catalogue.kernel_tables import kernel_tables, measured_part
 from planner.catalogue.names import FOLDER
-from planner.catalogue.stacks import DEFAULT_STACK, ancestry, profile_defaults, stack, stack_names, stack_slug
+from planner.catalogue.stacks import DEFAULT_STACK, ancestry, profile_defaults, stack_names, stack_slug
 from planner.quantities import Scalar
 from planner.spec.accelerator import Accelerator
 from planner.spec.cluster import Fabric
 from planner.spec.profile import Profile
 from planner.spec.profile_file import read_profile
-
-__all__ = ["profile", "stack", "stack_names", "stored_profiles"]
 
 PROFILES = FOLDER / "profiles"
 """Fitted profiles, as <accelerator>/<stack>.json."""

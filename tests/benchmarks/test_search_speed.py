@@ -13,7 +13,8 @@ import pytest
 
 from planner.catalogue.hardware import cluster
 from planner.catalogue.models import model
-from planner.catalogue.profiles import profile, stack
+from planner.catalogue.profiles import profile
+from planner.catalogue.stacks import stack
 from planner.search.enumerate import enumerate_plans
 from planner.search.rank import search
 from planner.spec.workload import Workload
