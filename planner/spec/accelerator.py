@@ -51,6 +51,11 @@ class Accelerator:
     price_date: str = ""
     notes: str = ""
 
+    @property
+    def half_peak(self) -> FlopPerSecond:
+        """Dense peak in 16 bits, or in what the part has."""
+        return self.peak.get("bf16") or self.peak.get("fp16") or max(self.peak.values())
+
     def peak_flops(self, precision: str) -> FlopPerSecond:
         """Dense peak in a precision. Raises KeyError when the part has none."""
         return self.peak[precision]

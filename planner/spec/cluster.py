@@ -122,8 +122,8 @@ class Cluster:
 
     @property
     def accelerator(self) -> Accelerator:
-        """The first pool's accelerator."""
-        return self.node.accelerator
+        """The slowest pool's accelerator: it sets the pace of a step that all ranks take together."""
+        return min((pool.node.accelerator for pool in self.pools), key=lambda part: part.half_peak)
 
     @property
     def num_nodes(self) -> int:
