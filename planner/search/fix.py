@@ -13,8 +13,7 @@ from planner.search.conditions import all_hold
 from planner.search.figures import Figures
 from planner.search.legality import reason, value_name, values_of, with_value
 from planner.search.rules import RULES
-from planner.spec.codec import PLAN_KINDS, PLAN_SWITCHES
-from planner.spec.plan import ContextKind, Plan, Recompute, Schedule, Sharding
+from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, ContextKind, Plan, Recompute, Schedule, Sharding
 
 Values = tuple[int | range, ...]
 Fix = Mapping[str, int | Iterable[int | range]]
@@ -126,7 +125,8 @@ def check_fix(fix: Fix, figures: Figures) -> None:
         if name not in (*FIELDS, "sharding_kind"):
             raise unknown_name("field", name, FIELDS, where=FLAG)
     if "sharding_kind" in fix:
-        fix = {**fix, "sharding": [code % HYBRID for code in _several(fix["sharding_kind"])]}  # type: ignore[operator]
+        codes = [code % HYBRID for code in _several(fix["sharding_kind"]) if not isinstance(code, range)]
+        fix = {**fix, "sharding": codes}
     for name in (field for field in FIELDS if field in fix):
         values = values_of(name, figures)
         column = with_value(Plan(), name, values)

@@ -11,8 +11,7 @@ from planner.quantities import Column
 from planner.search.conditions import all_hold
 from planner.search.figures import Figures
 from planner.search.rules import RULES, Rule
-from planner.spec.codec import PLAN_KINDS, PLAN_SWITCHES
-from planner.spec.plan import Plan
+from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, Plan
 
 LABELS = {
     "tp": "TP",

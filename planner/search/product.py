@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from planner.quantities import Column
-from planner.spec.codec import PLAN_KINDS, PLAN_SWITCHES
-from planner.spec.plan import Plan
+from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, Plan
 
 CODES = (*PLAN_KINDS, *PLAN_SWITCHES)
 """Fields held as int8."""

@@ -16,26 +16,12 @@ import numpy as np
 
 from planner.errors import FileFormatError
 from planner.spec.model import Layer
-from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, Plan
 
 T = TypeVar("T")
 
 MOST_LAYERS = 10_000
 """More than this in a file is a mistake, not a model."""
-
-PLAN_KINDS: Mapping[str, type[IntEnum]] = {
-    "sharding": Sharding,
-    "recompute": Recompute,
-    "schedule": Schedule,
-    "context_kind": ContextKind,
-    "offload": Offload,
-    "gradient_sync": GradientSync,
-    "rank_order": RankOrder,
-}
-"""Fields of a Plan that hold codes; written by their lower-case names."""
-
-PLAN_SWITCHES = ("sequence_parallel", "async_tp", "compiled")
-"""Fields of a Plan that are 0 or 1; written as false or true."""
 
 
 def to_plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -92,6 +93,20 @@ class RankOrder(IntEnum):
 
 AXES_OF_ORDER: dict[RankOrder, tuple[str, ...]] = {order: tuple(order.name.lower().split("_")) for order in RankOrder}
 """Axis names by rank order, innermost first; within `dp` the shard group is inside the replicas."""
+
+PLAN_KINDS: Mapping[str, type[IntEnum]] = {
+    "sharding": Sharding,
+    "recompute": Recompute,
+    "schedule": Schedule,
+    "context_kind": ContextKind,
+    "offload": Offload,
+    "gradient_sync": GradientSync,
+    "rank_order": RankOrder,
+}
+"""Fields of a Plan that hold codes; written by their lower-case names."""
+
+PLAN_SWITCHES = ("sequence_parallel", "async_tp", "compiled")
+"""Fields of a Plan that are 0 or 1; written as false or true."""
 
 
 @dataclass(frozen=True, eq=False)

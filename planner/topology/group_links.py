@@ -11,7 +11,7 @@ import numpy as np
 from planner.distinct import distinct
 from planner.errors import SpecError
 from planner.quantities import Column
-from planner.spec.cluster import Cluster, Pool
+from planner.spec.cluster import Cluster, Fabric, Node, Pool
 from planner.spec.plan import ContextKind, Int, Plan
 from planner.topology.contention import Network, Share
 from planner.topology.links import GroupLinks, Links, PlacedLinks
@@ -80,8 +80,8 @@ def _pool_key(pool: Pool) -> tuple[Hashable, ...]:
     return (pool.num_nodes, pool.site, *_plain(node), links, node.accelerator.pcie_bandwidth, *_plain(fabric))
 
 
-def _plain(record: object) -> tuple[Hashable, ...]:
-    values = (getattr(record, field.name) for field in fields(record))  # type: ignore[arg-type]
+def _plain(record: Node | Fabric) -> tuple[Hashable, ...]:
+    values = (getattr(record, field.name) for field in fields(record))
     return tuple(value for value in values if isinstance(value, int | float | str))
 
 
