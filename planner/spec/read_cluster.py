@@ -111,4 +111,4 @@ def _notes(pools: tuple[Pool, ...]) -> tuple[str, ...]:
     kinds = {pool.node.accelerator.name for pool in pools}
     if len(kinds) == 1:
         return ()
-    return (f"mixed accelerators ({', '.join(sorted(kinds))}): plans are laid out for the first pool's",)
+    return (f"mixed accelerators ({', '.join(sorted(kinds))}): the slowest sets the pace of every step",)

@@ -63,11 +63,11 @@ def test_mesh_example_is_a_ring_whose_links_are_halved():
     assert node.link_bandwidth == 200e9
 
 
-def test_mixed_example_is_laid_out_for_its_first_pool():
+def test_mixed_example_is_paced_by_its_slowest_accelerator():
     machines = example("mixed")
     assert [pool.node.name for pool in machines.pools] == ["dgx-h100", "dgx-a100"]
     assert machines.world_size == 4 * 8 + 8 * 8
-    assert machines.accelerator.name == "h100-sxm"
+    assert machines.accelerator.name == "a100-sxm-80gb"
     assert "mixed accelerators" in machines.notes[0]
 
 
