@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.cost import kernels as cost
 from planner.cost.states import quantized_bytes
+from planner.estimate.activations import element_bytes
 from planner.estimate.factor import LAYER, distinct_plans
 from planner.estimate.products import ExpertProduct, Product, layer_products
 from planner.estimate.setting import Setting
@@ -83,7 +84,7 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
         list(times) for times in zip(*(product.times(kernels) for product in products), strict=True)
     )
     attention, attention_backward = _attention(setting, layer, plans, shape)
-    elementwise = kernels.stream(_elementwise_traffic(model, layer, plans, shape) * _fusion(plans, stack))
+    elementwise = kernels.stream(_elementwise_traffic(setting, layer, plans, shape) * _fusion(plans, stack))
     frozen = kernels.stream(
         _dequantize_traffic(model, layer, plans, workload) + _adapter_traffic(products) * (workload.method != "full")
     )
@@ -115,24 +116,23 @@ def _attention(setting: Setting, layer: Layer, plans: Plan, shape: Shapes) -> tu
     return blocks * forward, blocks * backward
 
 
-def _elementwise_traffic(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> Bytes:
-    """Memory traffic of norms, residuals, rotation, non-linearity and routing, forward, fully fused."""
-    outside = shape.tokens / shape.split
-    traffic = 2 * cost.norm_traffic(outside, model.hidden_size) + 2 * cost.residual_traffic(outside, model.hidden_size)
+def _elementwise_traffic(setting: Setting, layer: Layer, plans: Plan, shape: Shapes) -> Bytes:
+    """Memory traffic of norms, residuals, rotation, non-linearity and routing, forward, each operand passed once."""
+    hidden, element, outside = setting.model.hidden_size, element_bytes(setting.workload), shape.tokens / shape.split
     rotated = (shape.heads + shape.key_value_heads) * layer.attention.head_dim
-    traffic = traffic + cost.rotary_traffic(shape.tokens, rotated)
+    traffic = (
+        2 * cost.norm_traffic(outside, hidden, element_bytes=element)
+        + 2 * cost.residual_traffic(outside, hidden, element_bytes=element)
+        + cost.rotary_traffic(shape.tokens, rotated, element_bytes=element)
+    )
     if layer.mlp:
-        traffic = traffic + cost.activation_traffic(
-            shape.tokens, layer.mlp.intermediate_size / plans.tp, layer.mlp.gated
-        )
+        width = layer.mlp.intermediate_size / plans.tp
+        traffic = traffic + cost.activation_traffic(shape.tokens, width, layer.mlp.gated, element_bytes=element)
     if layer.experts:
-        expert = layer.experts.expert
-        traffic = traffic + cost.activation_traffic(
-            shape.routed, expert.intermediate_size / plans.expert_tp, expert.gated
-        )
-        traffic = traffic + cost.routing_traffic(
-            shape.tokens / plans.tp, model.hidden_size, layer.experts.experts_per_token
-        )
+        expert, copies = layer.experts.expert, layer.experts.experts_per_token
+        width = expert.intermediate_size / plans.expert_tp
+        traffic = traffic + cost.activation_traffic(shape.routed, width, expert.gated, element_bytes=element)
+        traffic = traffic + cost.routing_traffic(shape.tokens / plans.tp, hidden, copies, element_bytes=element)
     return traffic
 
 
@@ -141,9 +141,10 @@ def _fusion(plans: Plan, stack: Stack) -> Scalar:
 
 
 def _dequantize_traffic(model: Model, layer: Layer, plans: Plan, workload: Workload) -> Bytes:
-    """QLoRA unpacks each weight before each use: quantized read, 16 bits written and read."""
+    """QLoRA unpacks each weight before each use: the quantized form read, the whole written and read."""
     quantized = workload.method == "qlora"
-    return quantized * layer.dense_parameters(model.hidden_size) / plans.tp * (quantized_bytes() + 4.0)
+    moved = quantized_bytes() + 2 * element_bytes(workload)
+    return quantized * layer.dense_parameters(model.hidden_size) / plans.tp * moved
 
 
 def _adapter_traffic(products: Sequence[Product | ExpertProduct]) -> Bytes:
