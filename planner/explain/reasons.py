@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
-import numpy as np
-
+from planner.cost.collectives import bus_bandwidth
 from planner.estimate.records import MemoryUse, StepTime
 from planner.explain.terms import MEMORY_TERMS, TIME_TERMS, Term
 from planner.quantities import format_bandwidth, format_bytes, format_seconds
@@ -122,5 +121,5 @@ def _link(term: str, links: Links, cluster: Cluster) -> str:
 
 def _ring_bandwidth(group: GroupLinks) -> float:
     """Nominal bus bandwidth of a ring over the group."""
-    across = group.local * group.remote_bandwidth if group.size > group.local else np.inf
-    return float(np.minimum(group.local_bandwidth, across))
+    links = {"local_bandwidth": group.local_bandwidth, "remote_bandwidth": group.remote_bandwidth}
+    return float(bus_bandwidth(group=group.size, local=group.local, **links))

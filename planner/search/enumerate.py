@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.quantities import Column, divisors
-from planner.search import rules
+from planner.search import conditions, rules
 from planner.search.canonical import not_gpipe_by_another_name, replicas_stand_together
 from planner.search.figures import Figures
 from planner.search.fix import Fix, check_fix, sharding_kind
@@ -28,7 +28,7 @@ from planner.search.layout import distinct_orders
 from planner.search.product import converted, product
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
-from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.plan import GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -141,9 +141,8 @@ def _degrees(sieve: Sieve, bounds: Bounds) -> Plan:
 
 def _context_kinds(sieve: Sieve, plans: Plan) -> Plan:
     plans = cross(plans, context_kind=sieve.figures.context_kinds)
-    plans = sieve.possible(
-        plans, (plans.context_kind == ContextKind.NONE) == (plans.cp == 1), f"{sieve.figures.stack.name} has no CP"
-    )
+    suits = conditions.context_kind_where_cp(plans, sieve.figures)
+    plans = sieve.possible(plans, suits, f"{sieve.figures.stack.name} has no CP")
     return sieve.legal(sieve.fixed(plans, "context_kind"), rules.CONTEXT_KIND)
 
 
@@ -167,10 +166,8 @@ def _shardings(sieve: Sieve, plans: Plan) -> Plan:
     """What is sharded. Unsharded, all data-parallel ranks are replicas but for those that the experts need."""
     plans = cross(plans, sharding=sieve.figures.shardings)
     plans = sieve.fixed(sieve.fixed(plans, "sharding"), "sharding_kind", sharding_kind(plans))
-    grouped = (plans.sharding == Sharding.NONE) | (plans.shard_group > 1)
-    plans = sieve.possible(
-        plans, grouped & replicas_stand_together(plans), "sharding needs more than one rank of DP x CP"
-    )
+    suits = conditions.sharding_has_a_group(plans, sieve.figures) & replicas_stand_together(plans)
+    plans = sieve.possible(plans, suits, "sharding needs more than one rank of DP x CP")
     return sieve.legal(plans, rules.SHARDING)
 
 
@@ -184,7 +181,8 @@ def _shards_on_whole_nodes(plans: Plan, node_size: int) -> Plan:
 
 def _sequence_switches(sieve: Sieve, plans: Plan) -> Plan:
     plans = cross(plans, sequence_parallel=[0, 1])
-    plans = sieve.fixed(plans[(plans.sequence_parallel == 0) | (plans.tp > 1)], "sequence_parallel")
+    plans = plans[conditions.sequence_parallel_has_a_group(plans, sieve.figures)]
+    plans = sieve.fixed(plans, "sequence_parallel")
     return sieve.legal(cross(plans, async_tp=sieve.asked("async_tp", [0, 1], 0)), rules.SEQUENCE)
 
 
@@ -216,6 +214,6 @@ def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
     options = [(k, v) for k in kinds for v in chunks if (v > 1) == (k == Schedule.INTERLEAVED)]
     schedule, virtual_stages = np.array(options, dtype=np.int64).reshape(-1, 2).T
     plans = cross(plans, schedule=schedule, virtual_stages=virtual_stages)
-    suits = ((plans.schedule == Schedule.NONE) == (plans.pp == 1)) & not_gpipe_by_another_name(plans, tuple(kinds))
+    suits = conditions.schedule_where_stages(plans, sieve.figures) & not_gpipe_by_another_name(plans, tuple(kinds))
     plans = sieve.possible(plans, suits, "the schedule does not go with this PP and number of virtual stages")
     return sieve.legal(plans, rules.SCHEDULE)
