@@ -11,7 +11,7 @@ import numpy as np
 from planner.quantities import Column
 from planner.search.figures import Figures
 from planner.search.layers import end_layers
-from planner.search.layout import first_alike
+from planner.search.rank_orders import first_alike
 from planner.spec.cluster import Cluster
 from planner.spec.plan import Plan, Schedule, Sharding
 

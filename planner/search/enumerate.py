@@ -24,8 +24,8 @@ from planner.search.figures import Figures
 from planner.search.fix import Fix, check_fix, sharding_kind
 from planner.search.grow import Sieve, cross, up_to
 from planner.search.layers import end_layers
-from planner.search.layout import distinct_orders
 from planner.search.product import converted, product
+from planner.search.rank_orders import distinct_orders
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 from planner.spec.plan import GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding

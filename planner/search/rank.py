@@ -19,7 +19,7 @@ from planner.search.advice import Case, nothing_fits
 from planner.search.enumerate import Bounds, Candidates, enumerate_plans
 from planner.search.fitting import MemoryEstimate, fitting
 from planner.search.fix import Fix
-from planner.search.order import first_rows, front_rows
+from planner.search.sorting import first_rows, front_rows
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 from planner.spec.plan import Plan

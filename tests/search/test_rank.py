@@ -15,8 +15,8 @@ from planner.search import rank
 from planner.search.enumerate import enumerate_plans
 from planner.search.fitting import HOST_MEMORY, fitting, memory_limit
 from planner.search.fix import parse_fix
-from planner.search.order import KEY, first_rows
 from planner.search.rank import Estimates, search
+from planner.search.sorting import KEY, first_rows
 from planner.spec.plan import Plan, Recompute, Schedule, Sharding
 from planner.spec.profile import Profile
 from planner.spec.workload import Workload

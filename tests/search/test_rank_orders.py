@@ -5,7 +5,7 @@ import pytest
 
 from planner.search.enumerate import enumerate_plans
 from planner.search.grow import cross
-from planner.search.layout import first_alike
+from planner.search.rank_orders import first_alike
 from planner.spec.cluster import Wiring
 from planner.spec.plan import Plan, RankOrder
 from planner.spec.workload import Workload
