@@ -13,8 +13,8 @@ from planner.answer.choices import OBJECTIVES, OFFLOADS, Choices
 from planner.answer.software import check_method, profile_of, stack_of
 from planner.catalogue.hardware import cluster as read_cluster
 from planner.catalogue.hardware import network as named_network
-from planner.catalogue.hardware import usd_per_gpu_hour
 from planner.catalogue.models import model as read_model
+from planner.catalogue.prices import Price, usd_per_gpu_hour
 from planner.errors import SpecError
 from planner.quantities import format_count
 from planner.search.fix import Values, parse_fix
@@ -30,16 +30,6 @@ from planner.spec.workload import Workload
 USUAL_SEQ_LEN = 4096
 PREFERRED_PRECISIONS = ("bf16", "fp16", "fp32")
 """The first that the accelerator has a matrix peak for is assumed."""
-
-
-@dataclass(frozen=True)
-class Price:
-    """USD per accelerator and hour, from low to high; date and source are the catalogue's."""
-
-    low: float
-    high: float
-    date: str = ""
-    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,10 +64,7 @@ class Question:
     def price(self) -> Price | None:
         """USD per accelerator and hour: the user's, or the catalogue's range; None when unknown."""
         own = self.workload.usd_per_gpu_hour
-        if own:
-            return Price(own, own)
-        known = usd_per_gpu_hour(self.cluster)
-        return Price(float(known[0]), float(known[1]), date=known[2], source=known[3]) if known else None
+        return Price(own, own) if own else usd_per_gpu_hour(self.cluster)
 
     def as_dict(self) -> dict[str, Any]:
         """The inputs, for JSON."""

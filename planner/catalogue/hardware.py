@@ -11,7 +11,6 @@ from typing import Any
 
 from planner.catalogue.names import FOLDER, header, names, normalised, path_of, slug_of, unknown
 from planner.errors import SpecError, unknown_name
-from planner.quantities import Usd
 from planner.spec.accelerator import Accelerator
 from planner.spec.cluster import Cluster, Fabric, Node, Pool
 from planner.spec.figures import count as checked_count
@@ -100,24 +99,6 @@ def cluster(text: str) -> Cluster:
     if slug := slug_of("accelerators", name):
         return _of_accelerators(checked_count(number, where=text, most=ONE_HOST * MOST_NODES), slug, where=text)
     raise unknown("node type or accelerator", name, ("nodes", "accelerators"), where=text)
-
-
-def usd_per_gpu_hour(machines: Cluster) -> tuple[Usd, Usd, str, str] | None:
-    """Price of one accelerator and hour in USD: low, high, date and source; None if any pool has none.
-
-    A node type's own price goes before its accelerator's market range; pools are weighed by their accelerators.
-    """
-    priced = [(_price(pool.node), pool.num_nodes * pool.node.gpus_per_node) for pool in machines.pools]
-    total = sum(number for _, number in priced)
-    low = high = 0.0
-    dates, sources = [], []
-    for price, number in priced:
-        if price is None:
-            return None
-        low, high = low + price[0] * number / total, high + price[1] * number / total
-        dates.append(price[2])
-        sources.append(price[3])
-    return low, high, min(dates), "; ".join(dict.fromkeys(sources))
 
 
 def accelerator_names() -> Mapping[str, tuple[str, ...]]:
@@ -213,14 +194,3 @@ def _domain_notes(number: int, machine: Node) -> list[str]:
         f"a {machine.name} node is one tray of {machine.gpus_per_node} accelerators; "
         f"{machine.domain_nodes} trays share one link domain ({shared * machine.gpus_per_node} accelerators of it here)"
     ]
-
-
-def _price(machine: Node) -> tuple[Usd, Usd, str, str] | None:
-    part = machine.accelerator
-    for prices, date, source in (
-        (machine.usd_per_gpu_hour, machine.price_date, machine.sources.get("usd_per_gpu_hour")),
-        (part.usd_per_hour, part.price_date, part.sources.get("usd_per_hour")),
-    ):
-        if prices is not None:
-            return (*prices, date, source.source if source else "")
-    return None

@@ -14,9 +14,9 @@ from planner.catalogue.hardware import (
     node,
     node_names,
     standard_node,
-    usd_per_gpu_hour,
 )
 from planner.catalogue.names import FOLDER, normalised
+from planner.catalogue.prices import usd_per_gpu_hour
 from planner.errors import SpecError
 from planner.quantities import GIB
 from planner.spec.cluster import Wiring
@@ -272,8 +272,9 @@ def test_a_rack_says_that_its_node_is_a_tray():
 
 
 def test_price_of_a_node_type_goes_before_the_market_range_of_its_accelerator():
-    assert usd_per_gpu_hour(cluster("2xaws-p5"))[:3] == (6.88, 6.88, "2026-11")
-    assert usd_per_gpu_hour(cluster("2xdgx-h100"))[:3] == (1.99, 5.0, "2026-05")
+    own, market = usd_per_gpu_hour(cluster("2xaws-p5")), usd_per_gpu_hour(cluster("2xdgx-h100"))
+    assert (own.low, own.high, own.date) == (6.88, 6.88, "2026-11")
+    assert (market.low, market.high, market.date) == (1.99, 5.0, "2026-05")
     assert usd_per_gpu_hour(cluster("8xh20")) is None
 
 

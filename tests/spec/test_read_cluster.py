@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.catalogue.hardware import LOOKUP, cluster, usd_per_gpu_hour
+from planner.catalogue.hardware import LOOKUP, cluster
+from planner.catalogue.prices import usd_per_gpu_hour
 from planner.errors import FileFormatError, SpecError
 from planner.quantities import GIB
 from planner.spec.cluster import Cluster, Wiring
@@ -38,7 +39,8 @@ def test_simple_example_has_its_own_network_and_price():
     assert (machines.name, machines.num_nodes, machines.world_size) == ("cluster-simple", 4, 32)
     assert machines.node.fabric.name == "roce-400"
     assert machines.node.fabric.node_bandwidth == 4 * 50e9
-    assert usd_per_gpu_hour(machines)[:2] == (2.4, 2.4)
+    price = usd_per_gpu_hour(machines)
+    assert (price.low, price.high) == (2.4, 2.4)
 
 
 def test_own_accelerator_starts_from_its_base():
@@ -92,7 +94,8 @@ def test_every_toml_block_of_the_documentation_is_a_cluster(read):
 def test_price_range_of_a_mixed_cluster_is_weighed_by_its_accelerators(read):
     pools = '[[pools]]\nnodes = {}\nnode = "dgx-{}"\nusd_per_gpu_hour = [{}, {}]\n'
     machines = read(pools.format(1, "h100", 2, 4) + pools.format(3, "a100", 1, 1))
-    assert usd_per_gpu_hour(machines)[:2] == pytest.approx((1.25, 1.75))
+    price = usd_per_gpu_hour(machines)
+    assert (price.low, price.high) == pytest.approx((1.25, 1.75))
 
 
 def test_fewer_accelerators_than_the_base_has_are_its_first_ones(read):
