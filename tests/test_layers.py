@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "spec": BASE | {"spec"},
     "catalogue": BASE | {"spec", "catalogue"},
     "topology": BASE | {"spec", "topology"},
-    "cost": {"quantities", "tables", "cost"},
+    "cost": {"quantities", "cost"},
     "estimate": ESTIMATE,
     "simulate": BASE | {"spec", "simulate"},
     "search": ESTIMATE | {"simulate", "search"},

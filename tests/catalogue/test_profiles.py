@@ -13,6 +13,8 @@ from planner.catalogue.profiles import profile, stored_profiles
 from planner.catalogue.stacks import ancestry, stack, stack_names
 from planner.cost.flops import attention_flops
 from planner.cost.kernels import matmul_time
+from planner.cost.optimizers import state_bytes
+from planner.cost.states import mixed_precision_bytes
 from planner.errors import SpecError
 from planner.spec.cluster import Wiring
 from planner.spec.json_files import read_json
@@ -256,8 +258,9 @@ def test_stack_inherits_what_it_does_not_say():
 )
 def test_mixed_precision_adam_takes_the_published_bytes_per_parameter(name, plain, zero1_on_8):
     found = stack(name)
-    held, shared = found.weight_bytes + found.gradient_bytes, found.master_bytes + 8
-    assert (held + shared, held + shared / 8) == (plain, zero1_on_8)
+    conventions = found.weight_bytes, found.gradient_bytes, found.master_bytes, state_bytes("adamw", "mixed")
+    assert mixed_precision_bytes(*conventions) == plain
+    assert mixed_precision_bytes(*conventions, group=8) == zero1_on_8
 
 
 def test_alias_and_spelling_of_a_stack_do_not_matter():
