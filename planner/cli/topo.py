@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from planner.cli.options import cluster_argument, json_option, network_option
 from planner.cli.printing import Heading, note, print_json, say, table
+
+if TYPE_CHECKING:
+    from planner.answer.wiring import GroupWiring
+
+HEADINGS = (
+    Heading("layout", left=True),
+    Heading("group", left=True),
+    Heading("ranks"),
+    Heading("in one\ndomain", 2),
+    Heading("inside\n(GB/s)"),
+    Heading("between\n(GB/s)"),
+    Heading("ring bus\n(GB/s)"),
+    Heading("latency\n(us)", 3),
+)
 
 
 @click.group()
@@ -46,33 +62,21 @@ def show(cluster: str, network: str | None, rank_order: str, as_json: bool, **de
         f"{node.link} inside, {node.fabric.nics_per_node} NICs of {node.fabric.name} a node."
     )
     say()
-    headings = [
-        Heading("layout", left=True),
-        Heading("group", left=True),
-        Heading("ranks"),
-        Heading("in one\ndomain", 2),
-        Heading("inside\n(GB/s)"),
-        Heading("between\n(GB/s)"),
-        Heading("ring bus\n(GB/s)"),
-        Heading("latency\n(us)", 3),
-    ]
-    table(
-        headings,
-        [
-            [
-                group.layout,
-                group.group,
-                str(group.ranks),
-                str(group.in_one_domain),
-                _number(group.inside_gb_per_s),
-                _number(group.between_gb_per_s),
-                _number(group.bus_gb_per_s),
-                f"{group.latency_us:.1f}",
-            ]
-            for group in groups
-        ],
-    )
+    table(HEADINGS, [_row(group) for group in groups])
     return say("Nominal bandwidth of one GPU, one direction; a domain is what one switch joins: a node or a rack.")
+
+
+def _row(group: GroupWiring) -> list[str]:
+    return [
+        group.layout,
+        group.group,
+        str(group.ranks),
+        str(group.in_one_domain),
+        _number(group.inside_gb_per_s),
+        _number(group.between_gb_per_s),
+        _number(group.bus_gb_per_s),
+        f"{group.latency_us:.1f}",
+    ]
 
 
 def _number(value: float | None) -> str:

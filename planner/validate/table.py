@@ -31,7 +31,7 @@ UNTUNED = ("nanotron",)
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRuns:
     """The rows that are scored, column by column; 0 where there is no measurement or prediction."""
 
     ids: list[str]
@@ -63,7 +63,7 @@ class Scored:
         return np.array([each not in UNTUNED for each in self.stacks])
 
 
-def scored(runs: Sequence[MeasuredRun], predictions: Sequence[Prediction], *, held_out: bool = True) -> Scored:
+def scored(runs: Sequence[MeasuredRun], predictions: Sequence[Prediction], *, held_out: bool = True) -> ScoredRuns:
     """Runs that state everything and did not run out of memory, with their predictions in three ways.
 
     `held_out`: factors are fitted to the half of the rows that they are not applied to; else to all rows.
@@ -80,7 +80,7 @@ def scored(runs: Sequence[MeasuredRun], predictions: Sequence[Prediction], *, he
             return cross_rescaled(measured, times, groups, ids)
         return rescaled(measured, times, groups, np.ones(len(ids), dtype=bool))
 
-    return Scored(
+    return ScoredRuns(
         ids=ids,
         sources=[run.source_id for run, _ in kept],
         stacks=[run.stack for run, _ in kept],
@@ -97,7 +97,7 @@ def _column(kept: Sequence[tuple[MeasuredRun, Prediction]], pick: Callable[[Meas
     return np.array([pick(run, made) for run, made in kept], dtype=float)
 
 
-def markdown(rows: Scored) -> str:
+def markdown(rows: ScoredRuns) -> str:
     """The table by source, most runs first, over all, and over all but the untuned stacks."""
     by_source = {source: rows.scores(rows.of_source(source)) for source in sorted(set(rows.sources))}
     lines = [_line(*item) for item in sorted(by_source.items(), key=lambda item: -item[1]["predicted"].n)]

@@ -8,7 +8,7 @@ import pytest
 from planner.validate.predict import predict
 from planner.validate.runs import MeasuredRun, read_runs
 from planner.validate.scores import score
-from planner.validate.table import Scored, markdown, scored
+from planner.validate.table import ScoredRuns, markdown, scored
 
 EXTRACT = Path(__file__).parents[1] / "data" / "runs.csv"
 FULL_TABLE = Path(__file__).parents[2] / "../shared/data/throughput.csv"
@@ -36,7 +36,7 @@ MEMORY = {
 
 
 @pytest.fixture(scope="module")
-def extract() -> Scored:
+def extract() -> ScoredRuns:
     runs = read_runs(EXTRACT)
     return scored(runs, predict(runs), held_out=False)
 
@@ -49,7 +49,7 @@ def published() -> list[MeasuredRun]:
 
 
 @pytest.fixture(scope="module")
-def full(published) -> Scored:
+def full(published) -> ScoredRuns:
     return scored(published, predict(published))
 
 
