@@ -13,7 +13,7 @@ from planner.estimate.interval import Interval, Verdict, p_fits, step_time_inter
 from planner.estimate.records import MemoryUse, Moment, Role, StepTime, Throughput
 from planner.estimate.throughput import throughput
 from planner.explain.breakdown import TermValue, memory_breakdown, time_breakdown
-from planner.explain.reasons import Candidate, memory_items, time_terms
+from planner.explain.reasons import memory_items, time_terms
 from planner.explain.words import plan_words, short_name
 from planner.quantities import GIB
 from planner.spec.codec import plan_to_plain
@@ -43,11 +43,6 @@ class RankedPlan:
     def words(self) -> str:
         """The plan as a phrase."""
         return plan_words(self.plan)
-
-    @property
-    def candidate(self) -> Candidate:
-        """What the reasons compare."""
-        return Candidate(self.plan, self.time, self.memory)
 
     @property
     def step_time(self) -> float:

@@ -104,7 +104,7 @@ class Recommendation:
     @property
     def limit(self) -> str:
         """What takes the step's time."""
-        return limits(self.best.candidate, self.links, self.question.cluster)
+        return limits(self.best.time, self.links, self.question.cluster)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -117,12 +117,12 @@ class Recommendation:
         """Why the best is better than another plan."""
         best = self.best
         if self.question.objective == "memory":
-            return f"{name} needs {format_bytes(other.peak)}: {why_more_memory(best.candidate, other.candidate)}"
+            return f"{name} needs {format_bytes(other.peak)}: {why_more_memory(best.memory, other.memory)}"
         slower, more = other.step_time / best.step_time - 1, other.peak - best.peak
         if slower < SAME:
             return f"{name} takes the same time and {format_bytes(abs(more))} {'more' if more >= 0 else 'less'} memory"
         verb = "ties, with" if other.tie else "takes"
-        return f"{name} {verb} {slower:.1%} more time: {why_slower(best.candidate, other.candidate)}"
+        return f"{name} {verb} {slower:.1%} more time: {why_slower(best.time, other.time)}"
 
     def _absent(self) -> list[str]:
         """The simplest families of which no plan fits."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from planner.cost.collectives import bus_bandwidth
 from planner.estimate.records import MemoryUse, StepTime
 from planner.explain.terms import MEMORY_TERMS, TIME_TERMS, Term
 from planner.quantities import format_bandwidth, format_bytes, format_seconds
 from planner.spec.cluster import Cluster
-from planner.spec.plan import Plan
 from planner.topology.links import GroupLinks, Links
 
 WORTH_NAMING = 0.25
@@ -31,15 +30,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 """Communication term -> the groups that talk in it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One plan with its estimates, as scalars."""
-
-    plan: Plan
-    time: StepTime
-    memory: MemoryUse
-
-
 def time_terms(time: StepTime) -> dict[str, float]:
     """Term -> seconds, in the order of the record."""
     return {field.name: float(getattr(time, field.name)) for field in fields(time)}
@@ -50,14 +40,14 @@ def memory_items(memory: MemoryUse) -> dict[str, float]:
     return {name: float(getattr(memory, name)) for name in MemoryUse.ITEMS}
 
 
-def why_slower(best: Candidate, other: Candidate) -> str:
+def why_slower(best: StepTime, other: StepTime) -> str:
     """Where the other plan's additional step time goes, and what it saves against that."""
-    return _balance(time_terms(best.time), time_terms(other.time), TIME_TERMS, format_seconds)
+    return _balance(time_terms(best), time_terms(other), TIME_TERMS, format_seconds)
 
 
-def why_more_memory(best: Candidate, other: Candidate) -> str:
+def why_more_memory(best: MemoryUse, other: MemoryUse) -> str:
     """Where the other plan's additional memory goes, and what it saves against that."""
-    return _balance(memory_items(best.memory), memory_items(other.memory), MEMORY_TERMS, format_bytes)
+    return _balance(memory_items(best), memory_items(other), MEMORY_TERMS, format_bytes)
 
 
 def _balance(
@@ -84,12 +74,12 @@ def _largest(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in ordered[:MOST_NAMED] if value >= WORTH_NAMING * total} or dict(ordered[:1])
 
 
-def limits(candidate: Candidate, links: Links, cluster: Cluster) -> str:
+def limits(time: StepTime, links: Links, cluster: Cluster) -> str:
     """What takes the step's time: the resource that is busy longest, what else counts, and over which link.
 
-    `links` are those of the one plan.
+    `time` and `links` are those of one plan, as scalars.
     """
-    terms, total = time_terms(candidate.time), float(candidate.time.total)
+    terms, total = time_terms(time), float(time.total)
     by_kind: dict[str, list[str]] = {}
     for name in sorted(terms, key=lambda each: -terms[each]):
         by_kind.setdefault(TIME_TERMS[name].kind, []).append(name)
