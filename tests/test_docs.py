@@ -13,6 +13,7 @@ from planner.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = sorted(set(re.findall(r"`(planner (?:recommend|fits|explain|topo show|show|ls) [^`<]*)`", README)))
 
 
@@ -79,7 +80,15 @@ def test_plan_json_in_the_documentation_has_the_keys_of_a_real_one(tmp_path):
         assert f"`{key}`" in text
 
 
-def test_files_that_the_documentation_links_to_exist():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+def links(page):
+    """Files that a page links to."""
+    return [page.parent / link for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_the_documentation_links_to_exist(page):
+    assert [link for link in links(page) if not link.exists()] == []
+
+
+def test_the_readme_links_to_every_page():
+    assert {link.resolve() for link in links(ROOT / "README.md")} >= {page.resolve() for page in PAGES[1:]}

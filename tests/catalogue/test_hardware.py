@@ -69,7 +69,9 @@ def test_accelerator_is_plausible(name):
 
 @pytest.mark.parametrize("name", ACCELERATORS)
 def test_standard_node_holds_its_accelerator(name):
-    assert node(standard_node(name)).accelerator.name == name
+    standard = standard_node(name)
+    assert standard, f"{name}.toml names no standard_node"
+    assert node(standard).accelerator.name == name
 
 
 @pytest.mark.parametrize("name", NODES)
