@@ -79,7 +79,8 @@ def _attention(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> 
     blocks = 2 if layer.cross_attention else 1
     element = element_bytes(workload)
     fused = cost.attention_bytes(shape.tokens, query + down, kv, out, element=element)
-    return blocks * (fused + cost.row_sum_bytes(shape.tokens, shape.heads * ulysses))
+    row_sums = cost.row_sum_bytes(shape.tokens, shape.heads * ulysses) * (workload.attention != "math")
+    return blocks * (fused + row_sums)
 
 
 def _scores(layer: Layer, workload: Workload, shape: Shapes) -> Bytes:
