@@ -17,10 +17,10 @@ from planner.estimate.records import Moment, Role
 from planner.explain.breakdown import TermValue
 from planner.quantities import GIB
 from planner.search.enumerate import enumerate_plans
-from planner.search.figures import Figures
 from planner.search.fitting import fitting, host_fits
 from planner.search.fix import Values
 from planner.search.legality import reasons
+from planner.search.problem import Problem
 from planner.search.rank import search
 from planner.spec.codec import plan_to_plain
 from planner.spec.plan import Offload, Plan, Recompute, Sharding
@@ -139,13 +139,13 @@ def _best(question: Question, fix: Mapping[str, Values]) -> Plan:
 def dials(ranked: RankedPlan) -> Iterator[Dial]:
     """What each legal single change of the plan or the job would give."""
     asked, plan = ranked.question, ranked.plan
-    figures = Figures.of(asked.model, asked.cluster, asked.workload, asked.stack)
+    problem = Problem.of(asked.model, asked.cluster, asked.workload, asked.stack)
     for words, options, changed in _plan_changes(plan):
-        if not reasons(changed, figures):
+        if not reasons(changed, problem):
             yield Dial(words, options, evaluate(asked, changed))
     for words, options, job in _job_changes(asked.workload):
         other = replace(asked, workload=job)
-        if not reasons(plan, Figures.of(asked.model, asked.cluster, job, asked.stack)):
+        if not reasons(plan, Problem.of(asked.model, asked.cluster, job, asked.stack)):
             yield Dial(words, options, evaluate(other, plan))
 
 

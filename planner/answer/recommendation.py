@@ -14,7 +14,7 @@ from planner.errors import NoFeasiblePlan
 from planner.explain.reasons import limits, why_more_memory, why_slower
 from planner.explain.words import FAMILY_NAMES, Family
 from planner.quantities import format_bytes, format_seconds
-from planner.search.figures import Figures
+from planner.search.problem import Problem
 from planner.topology.links import Links
 
 SCHEMA_VERSION = 1
@@ -110,8 +110,8 @@ class Recommendation:
     def targets(self) -> tuple[str, ...]:
         """The trainers that can run the best plan, as `--target` names them."""
         asked = self.question
-        figures = Figures.of(asked.model, asked.cluster, asked.workload, asked.stack)
-        return targets_of(self.best.plan, figures)
+        problem = Problem.of(asked.model, asked.cluster, asked.workload, asked.stack)
+        return targets_of(self.best.plan, problem)
 
     def _against(self, other: RankedPlan, name: str) -> str:
         """Why the best is better than another plan."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from planner.catalogue.profiles import profile
 from planner.catalogue.stacks import DEFAULT_STACK, stack
 from planner.errors import SpecError, unknown_name
-from planner.search.figures import Figures
 from planner.search.legality import legal
+from planner.search.problem import Problem
 from planner.spec.cluster import Cluster
 from planner.spec.plan import Plan
 from planner.spec.profile import Profile
@@ -43,13 +43,13 @@ def check_method(software: Stack, method: str) -> None:
         raise SpecError(f"{software.name} has no {method}; it has: {', '.join(software.methods)}", where="--method")
 
 
-def targets_of(plan: Plan, figures: Figures) -> tuple[str, ...]:
+def targets_of(plan: Plan, problem: Problem) -> tuple[str, ...]:
     """The trainers that can express a plan; launchers run plain PyTorch and are named by it alone."""
     trainers = {target: stack(name) for target, name in TARGET_STACKS.items() if target not in LAUNCHERS}
     return tuple(
         target
         for target, software in trainers.items()
-        if figures.method in software.methods and legal(plan, replace(figures, stack=software)).all()
+        if problem.method in software.methods and legal(plan, replace(problem, stack=software)).all()
     )
 
 

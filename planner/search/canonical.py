@@ -9,19 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from planner.quantities import Column
-from planner.search.figures import Figures
 from planner.search.layers import end_layers
+from planner.search.problem import Problem
 from planner.search.rank_orders import first_alike
 from planner.spec.cluster import Cluster
 from planner.spec.plan import Plan, Schedule, Sharding
 
 
-def is_canonical(plans: Plan, cluster: Cluster, figures: Figures) -> Column:
+def is_canonical(plans: Plan, cluster: Cluster, problem: Problem) -> Column:
     """The mask of plans that stand for all that execute alike (and deal layers out as the search does)."""
-    first, last = end_layers(figures.num_layers, plans.pp)
+    first, last = end_layers(problem.num_layers, plans.pp)
     dealt = (plans.first_stage_layers == first) & (plans.last_stage_layers == last)
     ordered = first_alike(plans, cluster) == plans.rank_order
-    return dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, figures.schedules)
+    return dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, problem.schedules)
 
 
 def replicas_stand_together(plans: Plan) -> Column:

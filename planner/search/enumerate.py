@@ -20,10 +20,10 @@ import numpy as np
 from planner.quantities import Column, divisors
 from planner.search import conditions, rules
 from planner.search.canonical import not_gpipe_by_another_name, replicas_stand_together
-from planner.search.figures import Figures
 from planner.search.fix import Fix, check_fix, sharding_kind
 from planner.search.grow import Sieve, cross, up_to
 from planner.search.layers import end_layers
+from planner.search.problem import Problem
 from planner.search.product import converted, product
 from planner.search.rank_orders import distinct_orders
 from planner.spec.cluster import Cluster
@@ -96,9 +96,9 @@ def enumerate_plans(
     (off) and `compiled` (as the stack is). Raises SpecError when no value of a fixed field is possible, NoFeasiblePlan
     when nothing legal is left.
     """
-    figures = Figures.of(model, cluster, workload, stack)
-    check_fix(fix or {}, figures)
-    sieve = Sieve(figures, fix or {}, Counter())
+    problem = Problem.of(model, cluster, workload, stack)
+    check_fix(fix or {}, problem)
+    sieve = Sieve(problem, fix or {}, Counter())
     mesh = _meshes(sieve, bounds or Bounds())
     orders = sieve.searched("rank_order", list(RankOrder))
     batch = _batches(sieve, bounds or Bounds(), mesh)
@@ -112,37 +112,37 @@ def _meshes(sieve: Sieve, bounds: Bounds) -> Plan:
     plans = _experts(sieve, _splits(plans))
     plans = _shardings(sieve, plans)
     plans = sieve.fixed(sieve.fixed(plans, "dp_shard"), "dp_replicate")
-    plans = plans if bounds.shards_across_nodes else _shards_on_whole_nodes(plans, sieve.figures.gpus_per_node)
+    plans = plans if bounds.shards_across_nodes else _shards_on_whole_nodes(plans, sieve.problem.gpus_per_node)
     plans = _sequence_switches(sieve, plans)
     plans = cross(plans, offload=sieve.asked("offload", list(Offload), Offload.NONE))
     plans = sieve.legal(plans, rules.OFFLOAD)
     plans = cross(plans, gradient_sync=sieve.asked("gradient_sync", list(GradientSync), GradientSync.USUAL))
-    return cross(plans, compiled=sieve.asked("compiled", [0, 1], int(sieve.figures.stack.compiled)))
+    return cross(plans, compiled=sieve.asked("compiled", [0, 1], int(sieve.problem.stack.compiled)))
 
 
 def _degrees(sieve: Sieve, bounds: Bounds) -> Plan:
     """tp, pp, cp and the data-parallel degree (as dp_replicate) of all ranks."""
-    figures = sieve.figures
-    ranks = divisors(figures.world_size)
-    largest_tp = max(bounds.tp_nodes * figures.gpus_per_node, figures.domain_size)
-    largest_cp = max(1, figures.seq_len // bounds.cp_tokens)
+    problem = sieve.problem
+    ranks = divisors(problem.world_size)
+    largest_tp = max(bounds.tp_nodes * problem.gpus_per_node, problem.domain_size)
+    largest_cp = max(1, problem.seq_len // bounds.cp_tokens)
     tp = sieve.legal(Plan(tp=sieve.searched("tp", ranks)).columns(), rules.TENSOR).tp
     pp = sieve.legal(Plan(pp=sieve.searched("pp", ranks)).columns(), rules.PIPELINE).pp
     cp = sieve.legal(Plan(cp=sieve.searched("cp", ranks)).columns(), rules.CONTEXT).cp
     tp, cp = up_to(largest_tp, np.asarray(tp)), up_to(largest_cp, np.asarray(cp))
     plans = cross(cross(cross(Plan().columns(), tp=tp), pp=pp), cp=cp)
-    rest, remainder = np.divmod(figures.world_size, plans.world_size)
+    rest, remainder = np.divmod(problem.world_size, plans.world_size)
     smallest = " x ".join(f"{name} {np.min(degree)}" for name, degree in (("TP", tp), ("PP", pp), ("CP", cp)))
     plans = sieve.possible(
-        replace(plans, dp_replicate=rest), remainder == 0, f"{smallest} does not divide {figures.world_size} GPUs"
+        replace(plans, dp_replicate=rest), remainder == 0, f"{smallest} does not divide {problem.world_size} GPUs"
     )
     return sieve.legal(sieve.fixed(plans, "dp"), rules.RANKS)
 
 
 def _context_kinds(sieve: Sieve, plans: Plan) -> Plan:
-    plans = cross(plans, context_kind=sieve.figures.context_kinds)
-    suits = conditions.context_kind_where_cp(plans, sieve.figures)
-    plans = sieve.possible(plans, suits, f"{sieve.figures.stack.name} has no CP")
+    plans = cross(plans, context_kind=sieve.problem.context_kinds)
+    suits = conditions.context_kind_where_cp(plans, sieve.problem)
+    plans = sieve.possible(plans, suits, f"{sieve.problem.stack.name} has no CP")
     return sieve.legal(sieve.fixed(plans, "context_kind"), rules.CONTEXT_KIND)
 
 
@@ -154,9 +154,9 @@ def _splits(plans: Plan) -> Plan:
 
 
 def _experts(sieve: Sieve, plans: Plan) -> Plan:
-    figures = sieve.figures
-    plans = cross(plans, ep=sieve.searched("ep", divisors(figures.num_experts)))
-    plans = cross(plans, expert_tp=[0, 1] if figures.has_experts else [0])
+    problem = sieve.problem
+    plans = cross(plans, ep=sieve.searched("ep", divisors(problem.num_experts)))
+    plans = cross(plans, expert_tp=[0, 1] if problem.has_experts else [0])
     plans = plans[(plans.expert_tp == 0) | (plans.tp > 1)]
     plans = replace(plans, expert_tp=np.where(plans.expert_tp == 1, plans.tp, 1))
     return sieve.legal(sieve.fixed(plans, "expert_tp"), rules.EXPERTS)
@@ -164,9 +164,9 @@ def _experts(sieve: Sieve, plans: Plan) -> Plan:
 
 def _shardings(sieve: Sieve, plans: Plan) -> Plan:
     """What is sharded. Unsharded, all data-parallel ranks are replicas but for those that the experts need."""
-    plans = cross(plans, sharding=sieve.figures.shardings)
+    plans = cross(plans, sharding=sieve.problem.shardings)
     plans = sieve.fixed(sieve.fixed(plans, "sharding"), "sharding_kind", sharding_kind(plans))
-    suits = conditions.sharding_has_a_group(plans, sieve.figures) & replicas_stand_together(plans)
+    suits = conditions.sharding_has_a_group(plans, sieve.problem) & replicas_stand_together(plans)
     plans = sieve.possible(plans, suits, "sharding needs more than one rank of DP x CP")
     return sieve.legal(plans, rules.SHARDING)
 
@@ -181,39 +181,39 @@ def _shards_on_whole_nodes(plans: Plan, node_size: int) -> Plan:
 
 def _sequence_switches(sieve: Sieve, plans: Plan) -> Plan:
     plans = cross(plans, sequence_parallel=[0, 1])
-    plans = plans[conditions.sequence_parallel_has_a_group(plans, sieve.figures)]
+    plans = plans[conditions.sequence_parallel_has_a_group(plans, sieve.problem)]
     plans = sieve.fixed(plans, "sequence_parallel")
     return sieve.legal(cross(plans, async_tp=sieve.asked("async_tp", [0, 1], 0)), rules.SEQUENCE)
 
 
 def _batches(sieve: Sieve, bounds: Bounds, mesh: Plan) -> Plan:
     """Micro-batches, schedules and recomputation for each pp, cp and data-parallel degree (as dp_replicate)."""
-    figures = sieve.figures
+    problem = sieve.problem
     pp, cp, dp = np.unique(np.stack([mesh.pp, mesh.cp, mesh.dp]), axis=1)
-    sizes = divisors(figures.global_batch_size)
+    sizes = divisors(problem.global_batch_size)
     plans = cross(Plan(pp=pp, cp=cp, dp_replicate=dp).columns(), micro_batch_size=sizes)
-    plans = sieve.fixed(plans[figures.global_batch_size % plans.global_batch_size == 0], "micro_batch_size")
-    tokens = plans.micro_batch_size * figures.seq_len // plans.cp
+    plans = sieve.fixed(plans[problem.global_batch_size % plans.global_batch_size == 0], "micro_batch_size")
+    tokens = plans.micro_batch_size * problem.seq_len // plans.cp
     within = np.asarray((tokens <= bounds.micro_batch_tokens) | (plans.micro_batch_size == 1))
     if "cp" not in sieve.fix:
         within &= np.gcd(plans.micro_batch_size, plans.cp) == 1
     plans = plans[within] if within.any() else plans
-    plans = replace(plans, num_microbatches=figures.global_batch_size // plans.global_batch_size)
+    plans = replace(plans, num_microbatches=problem.global_batch_size // plans.global_batch_size)
     plans = _schedules(sieve, bounds, sieve.fixed(plans, "num_microbatches"))
     plans = cross(plans, recompute=sieve.searched("recompute", list(Recompute)))
-    first, last = end_layers(figures.num_layers, plans.pp)
+    first, last = end_layers(problem.num_layers, plans.pp)
     return replace(plans, first_stage_layers=first, last_stage_layers=last)
 
 
 def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
     """Schedules and chunks a rank. With one micro-batch GPipe and 1F1B are one schedule, here under 1F1B's name."""
-    layers = sieve.figures.num_layers
+    layers = sieve.problem.num_layers
     chunks = np.union1d(divisors(layers), divisors(layers + 2))
     chunks = up_to(bounds.virtual_stages, sieve.searched("virtual_stages", chunks))
-    kinds = sieve.searched("schedule", sieve.figures.schedules)
+    kinds = sieve.searched("schedule", sieve.problem.schedules)
     options = [(k, v) for k in kinds for v in chunks if (v > 1) == (k == Schedule.INTERLEAVED)]
     schedule, virtual_stages = np.array(options, dtype=np.int64).reshape(-1, 2).T
     plans = cross(plans, schedule=schedule, virtual_stages=virtual_stages)
-    suits = conditions.schedule_where_stages(plans, sieve.figures) & not_gpipe_by_another_name(plans, tuple(kinds))
+    suits = conditions.schedule_where_stages(plans, sieve.problem) & not_gpipe_by_another_name(plans, tuple(kinds))
     plans = sieve.possible(plans, suits, "the schedule does not go with this PP and number of virtual stages")
     return sieve.legal(plans, rules.SCHEDULE)

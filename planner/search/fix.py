@@ -10,8 +10,8 @@ import numpy as np
 from planner.errors import SpecError, unknown_name
 from planner.quantities import Column
 from planner.search.conditions import all_hold
-from planner.search.figures import Figures
 from planner.search.legality import reason, value_name, values_of, with_value
+from planner.search.problem import Problem
 from planner.search.rules import RULES
 from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, ContextKind, Plan, Recompute, Schedule, Sharding
 
@@ -119,7 +119,7 @@ def sharding_kind(plans: Plan) -> Column:
     return plans.sharding + HYBRID * hybrid
 
 
-def check_fix(fix: Fix, figures: Figures) -> None:
+def check_fix(fix: Fix, problem: Problem) -> None:
     """Raise SpecError where no allowed value of some field is possible in any plan, with the reason and what is."""
     for name in fix:
         if name not in (*FIELDS, "sharding_kind"):
@@ -128,22 +128,22 @@ def check_fix(fix: Fix, figures: Figures) -> None:
         codes = [code % HYBRID for code in _several(fix["sharding_kind"]) if not isinstance(code, range)]
         fix = {**fix, "sharding": codes}
     for name in (field for field in FIELDS if field in fix):
-        values = values_of(name, figures)
+        values = values_of(name, problem)
         column = with_value(Plan(), name, values)
         possible = np.ones(len(values), dtype=bool) & all_hold(
-            rule.holds(column, figures) for rule in RULES if rule.axis == name and rule.alone
+            rule.holds(column, problem) for rule in RULES if rule.axis == name and rule.alone
         )
         if not (possible & allowed(fix, name, values)).any():
-            raise SpecError(_why_not(fix, name, figures, values[possible]), where=FLAG)
+            raise SpecError(_why_not(fix, name, problem, values[possible]), where=FLAG)
 
 
-def _why_not(fix: Fix, name: str, figures: Figures, possible: Column) -> str:
+def _why_not(fix: Fix, name: str, problem: Problem, possible: Column) -> str:
     first = next(iter(_several(fix[name])), 0)
     value = first.start if isinstance(first, range) else int(first)
     plan = with_value(Plan(), name, max(value, 1) if name in DEGREES else value)
-    broken = [rule for rule in RULES if rule.axis == name and rule.alone and not rule.holds(plan, figures)]
+    broken = [rule for rule in RULES if rule.axis == name and rule.alone and not rule.holds(plan, problem)]
     if broken:
-        return reason(broken[0], figures, plan)
+        return reason(broken[0], problem, plan)
     return f"{name} {value} is out of range; possible: {', '.join(value_name(name, each) for each in possible[:16])}"
 
 

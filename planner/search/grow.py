@@ -11,9 +11,9 @@ import numpy as np
 
 from planner.errors import NoFeasiblePlan, SpecError
 from planner.quantities import Column
-from planner.search.figures import Figures
 from planner.search.fix import FLAG, Fix, allowed
 from planner.search.legality import reason, value_name
+from planner.search.problem import Problem
 from planner.search.rules import Rule
 from planner.spec.plan import Plan
 
@@ -34,12 +34,12 @@ def up_to(largest: int, values: Column) -> Column:
 
 @dataclass(frozen=True, eq=False)
 class Sieve:
-    """Lets through what the figures and the user allow, and counts by reason what it holds back.
+    """Lets through what the problem and the user allow, and counts by reason what it holds back.
 
     A plan is held back when it is a few fields old, so one count stands for all plans that would have grown from it.
     """
 
-    figures: Figures
+    problem: Problem
     fix: Fix
     rejected: Counter[str] = field(default_factory=Counter)
 
@@ -48,9 +48,9 @@ class Sieve:
         here: Counter[str] = Counter()
         left = plans
         for rule in rules:
-            mask = np.broadcast_to(rule.holds(left, self.figures), len(left))
+            mask = np.broadcast_to(rule.holds(left, self.problem), len(left))
             if not mask.all():
-                here[reason(rule, self.figures)] += int(len(left) - mask.sum())
+                here[reason(rule, self.problem)] += int(len(left) - mask.sum())
                 left = left[mask]
         self.rejected.update(here)
         if not len(left):

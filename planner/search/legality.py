@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.quantities import Column
 from planner.search.conditions import all_hold
-from planner.search.figures import Figures
+from planner.search.problem import Problem
 from planner.search.rules import RULES, Rule
 from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, Plan
 
@@ -31,41 +31,41 @@ SHOWN = 16
 """At most so many possible values in a sentence."""
 
 
-def legal(plans: Plan, figures: Figures) -> Column:
+def legal(plans: Plan, problem: Problem) -> Column:
     """The mask of legal plans: a bool, or a column of bools."""
-    return np.broadcast_to(all_hold(rule.holds(plans, figures) for rule in RULES), _shape(plans))
+    return np.broadcast_to(all_hold(rule.holds(plans, problem) for rule in RULES), _shape(plans))
 
 
-def reasons(plan: Plan, figures: Figures) -> list[str]:
+def reasons(plan: Plan, problem: Problem) -> list[str]:
     """Why one plan is illegal, each reason with its figures and with what would be right; empty if it is legal."""
-    return [reason(rule, figures, plan) for rule in RULES if not rule.holds(plan, figures)]
+    return [reason(rule, problem, plan) for rule in RULES if not rule.holds(plan, problem)]
 
 
-def reason(rule: Rule, figures: Figures, plan: Plan | None = None) -> str:
+def reason(rule: Rule, problem: Problem, plan: Plan | None = None) -> str:
     """A rule's reason; with a plan, its figures and the values of the rule's axis that would be right in it."""
     names = [*(f.name for f in fields(Plan)), "dp"]
     labels = {name: _label(name, None if plan is None else getattr(plan, name)) for name in names}
-    words = rule.words.format(**labels, **{f.name: _figure(getattr(figures, f.name)) for f in fields(figures)})
-    return words if plan is None else words + _possible(rule, figures, plan)
+    words = rule.words.format(**labels, **{f.name: _figure(getattr(problem, f.name)) for f in fields(problem)})
+    return words if plan is None else words + _possible(rule, problem, plan)
 
 
-def values_of(axis: str, figures: Figures) -> Column:
+def values_of(axis: str, problem: Problem) -> Column:
     """The values of a plan's field (or `dp`) to ask about: every degree up to the largest sensible, every kind."""
     if axis in PLAN_KINDS:
         return np.array(list(PLAN_KINDS[axis]))
     if axis in PLAN_SWITCHES:
         return np.array([0, 1])
     largest = {
-        "tp": max(figures.heads, default=1),
-        "expert_tp": max(figures.heads, default=1),
-        "pp": figures.num_layers,
-        "virtual_stages": figures.num_layers,
-        "cp": figures.seq_len,
-        "ep": figures.num_experts,
-        "micro_batch_size": figures.global_batch_size,
-        "num_microbatches": figures.global_batch_size,
+        "tp": max(problem.heads, default=1),
+        "expert_tp": max(problem.heads, default=1),
+        "pp": problem.num_layers,
+        "virtual_stages": problem.num_layers,
+        "cp": problem.seq_len,
+        "ep": problem.num_experts,
+        "micro_batch_size": problem.global_batch_size,
+        "num_microbatches": problem.global_batch_size,
     }
-    return np.arange(1, largest.get(axis, figures.world_size) + 1)
+    return np.arange(1, largest.get(axis, problem.world_size) + 1)
 
 
 def with_value(plan: Plan, axis: str, values: Column | int) -> Plan:
@@ -82,13 +82,13 @@ def value_name(axis: str, value: int) -> str:
     return PLAN_KINDS[axis](int(value)).name.lower() if axis in PLAN_KINDS else str(int(value))
 
 
-def _possible(rule: Rule, figures: Figures, plan: Plan) -> str:
-    values = values_of(rule.axis, figures)
+def _possible(rule: Rule, problem: Problem, plan: Plan) -> str:
+    values = values_of(rule.axis, problem)
     changed = with_value(plan, rule.axis, values)
-    right = values[np.broadcast_to(rule.holds(changed, figures), values.shape)]
+    right = values[np.broadcast_to(rule.holds(changed, problem), values.shape)]
     if not len(right):
         return ""
-    rest = all_hold(r.holds(changed, figures) for r in RULES if r.axis == rule.axis and r.alone)
+    rest = all_hold(r.holds(changed, problem) for r in RULES if r.axis == rule.axis and r.alone)
     together = values[np.isin(values, right) & rest]
     narrower = f" (with the other rules: {_listed(rule.axis, together)})" if 0 < len(together) < len(right) else ""
     return f"; possible: {_listed(rule.axis, right)}{narrower}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from planner.quantities import Column
 from planner.search import conditions as where
-from planner.search.figures import Figures
+from planner.search.problem import Problem
 from planner.spec.plan import Plan
 
 
@@ -20,12 +20,12 @@ from planner.spec.plan import Plan
 class Rule:
     """`holds` is the mask of plans that obey; `axis` the plan's field (or `dp`) to change where it does not.
 
-    `words` is the reason, with names of plan fields and of the figures in braces. `alone` says that the
-    axis and the figures decide it, whatever the rest of the plan.
+    `words` is the reason, with names of fields of the plan and of the problem in braces. `alone` says that the
+    axis and the problem decide it, whatever the rest of the plan.
     """
 
     axis: str
-    holds: Callable[[Plan, Figures], bool | Column]
+    holds: Callable[[Plan, Problem], bool | Column]
     words: str
     alone: bool = True
 

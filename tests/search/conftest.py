@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.quantities import GIB
-from planner.search.figures import Figures
+from planner.search.problem import Problem
 from planner.spec.accelerator import Accelerator
 from planner.spec.cluster import Cluster, Fabric, Node, Pool, Wiring
 from planner.spec.model import Attention, Experts, Layer, Mlp, Model
@@ -66,11 +66,11 @@ def stack():
 
 
 @pytest.fixture(scope="session")
-def figures(stack):
-    def figures_of(model, cluster=None, workload=None, stack=stack):
-        return Figures.of(model, cluster or dgx_nodes(1), workload or Workload(1024, 4096), stack)
+def problem(stack):
+    def problem_of(model, cluster=None, workload=None, stack=stack):
+        return Problem.of(model, cluster or dgx_nodes(1), workload or Workload(1024, 4096), stack)
 
-    return figures_of
+    return problem_of
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,7 @@ SMALL_WORLDS = [
 
 @pytest.mark.parametrize(("count", "gpus", "wiring", "experts", "batch"), SMALL_WORLDS)
 def test_every_plan_that_executes_differently_is_found_once(
-    count, gpus, wiring, experts, batch, dense, mixture, nodes, figures, stack
+    count, gpus, wiring, experts, batch, dense, mixture, nodes, problem, stack
 ):
     model = dense(6, 192, 12, 6, 384) if experts == 1 else mixture(4, 64, 4, 4, experts, 64)
     cluster, job = nodes(count, gpus=gpus, wiring=wiring), Workload(batch, 96)
@@ -124,7 +124,7 @@ def test_every_plan_that_executes_differently_is_found_once(
     assert len(set(executed)) == len(executed)
 
     brute = every_plan(cluster.world_size, model.num_hidden_layers, batch, experts)
-    brute = brute[legal(brute, figures(model, cluster, job, stack))]
+    brute = brute[legal(brute, problem(model, cluster, job, stack))]
     assert len(brute) > len(found)
     assert {what_executes(plan, gpus, flat) for plan in plain(brute)} == set(executed)
 
@@ -145,7 +145,7 @@ QUESTIONS = st.fixed_dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(QUESTIONS)
-def test_candidates_are_legal_canonical_and_distinct(dense, mixture, nodes, figures, stack, rows_of, drawn):
+def test_candidates_are_legal_canonical_and_distinct(dense, mixture, nodes, problem, stack, rows_of, drawn):
     heads = drawn["kv_heads"] * drawn["group"]
     experts = drawn["experts"]
     model = (
@@ -156,7 +156,7 @@ def test_candidates_are_legal_canonical_and_distinct(dense, mixture, nodes, figu
     fabric = replace(nodes(1).node.fabric, nodes_per_leaf=drawn["nodes_per_leaf"], oversubscription=2.0)
     cluster, job = nodes(drawn["nodes"], gpus=drawn["gpus"], fabric=fabric), Workload(drawn["batch"], 4096)
     found = enumerate_plans(model, cluster, job, stack=stack)
-    setting = figures(model, cluster, job, stack)
+    setting = problem(model, cluster, job, stack)
     plans = found.rows(slice(None))
     assert legal(plans, setting).all()
     assert is_canonical(plans, cluster, setting).all()

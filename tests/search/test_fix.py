@@ -94,17 +94,17 @@ def test_fsdp_with_replicas_is_hybrid_and_ddp_is_not():
         ("schedule=zb-h1", "only-zero1 has no schedule zb_h1; possible: none, one_f_one_b"),
     ],
 )
-def test_a_fixed_value_that_no_plan_can_have_is_refused_with_those_it_can(fix, words, models, figures):
+def test_a_fixed_value_that_no_plan_can_have_is_refused_with_those_it_can(fix, words, models, problem):
     stack = Stack("only-zero1", shardings=("none", "zero1"), schedules=("none", "one_f_one_b"))
     with pytest.raises(SpecError) as caught:
-        check_fix(parse_fix(fix), figures(models.llama_8b, workload=Workload(1024, 4096), stack=stack))
+        check_fix(parse_fix(fix), problem(models.llama_8b, workload=Workload(1024, 4096), stack=stack))
     assert words in str(caught.value)
 
 
-def test_some_illegal_values_among_legal_ones_are_passed_over(models, figures):
-    check_fix(parse_fix("tp=3|4,pp=1..8"), figures(models.llama_8b))
+def test_some_illegal_values_among_legal_ones_are_passed_over(models, problem):
+    check_fix(parse_fix("tp=3|4,pp=1..8"), problem(models.llama_8b))
 
 
-def test_a_fix_given_by_program_may_name_only_known_fields(models, figures):
+def test_a_fix_given_by_program_may_name_only_known_fields(models, problem):
     with pytest.raises(SpecError, match="unknown field 'tensor'"):
-        check_fix({"tensor": (8,)}, figures(models.llama_8b))
+        check_fix({"tensor": (8,)}, problem(models.llama_8b))

@@ -18,7 +18,7 @@ Kind = TypeVar("Kind", bound=IntEnum)
 
 
 @dataclass(frozen=True)
-class Figures:
+class Problem:
     """What every plan is judged against.
 
     Dimensions that differ from layer to layer are tuples of the distinct values, ascending. `kv_heads` leaves out
@@ -46,8 +46,8 @@ class Figures:
     stack: Stack
 
     @classmethod
-    def of(cls, model: Model, cluster: Cluster, workload: Workload, stack: Stack) -> Figures:
-        """The question of one question."""
+    def of(cls, model: Model, cluster: Cluster, workload: Workload, stack: Stack) -> Problem:
+        """The problem that a question poses."""
         layers = [layer for layer, _ in model.layer_kinds]
         attentions = [block for layer in layers for block in (layer.attention, layer.cross_attention) if block]
         experts = [layer.experts for layer in layers if layer.experts]
