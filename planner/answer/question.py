@@ -172,7 +172,7 @@ def _workload(model: Model, cluster: Cluster, chosen: Choices) -> tuple[Workload
         if chosen.global_batch_size is None
         else read_batch_size(str(chosen.global_batch_size), seq_len=seq_len, world_size=ranks)
     )
-    fields = {
+    fields: dict[str, Any] = {
         "precision": chosen.precision or _usual_precision(cluster),
         "state": chosen.state,
         "optimizer": chosen.optimizer,
@@ -182,7 +182,7 @@ def _workload(model: Model, cluster: Cluster, chosen: Choices) -> tuple[Workload
         "tokens": None if chosen.tokens is None else read_tokens(str(chosen.tokens)),
         "usd_per_gpu_hour": chosen.usd_per_gpu_hour,
     }
-    job = Workload(batch, seq_len, **{name: value for name, value in fields.items() if value is not None})  # type: ignore[arg-type]
+    job = Workload(batch, seq_len, **{name: value for name, value in fields.items() if value is not None})
     _check_precision(job, cluster)
     return job, tuple(_assumed(job, chosen))
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from planner.answer.question import Question
-from planner.economics.cost_of_run import RunCost, cost_of_run, cost_per_million_tokens
+from planner.economics.cost_of_run import SECONDS_PER_HOUR, RunCost, cost_of_run, cost_per_million_tokens
 from planner.estimate.interval import Interval, Verdict, p_fits, step_time_interval, verdict
 from planner.estimate.records import MemoryUse, Moment, Role, StepTime, Throughput
 from planner.estimate.throughput import throughput
@@ -19,8 +19,6 @@ from planner.quantities import GIB
 from planner.spec.codec import plan_to_plain
 from planner.spec.model import ModelKind
 from planner.spec.plan import Plan
-
-SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, eq=False)

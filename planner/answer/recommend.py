@@ -16,20 +16,20 @@ from planner.answer.recommendation import Recommendation
 from planner.errors import PlannerError
 from planner.estimate.interval import tie
 from planner.estimate.memory import memory_use
-from planner.explain.words import Family, family
+from planner.explain.words import PlanFamily, family
 from planner.search.enumerate import enumerate_plans
 from planner.search.fix import Values, parse_fix
 from planner.search.rank import Ranking, Scored, search
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 
-SIMPLE: Mapping[Family, dict[str, Values]] = {
+SIMPLE: Mapping[PlanFamily, dict[str, Values]] = {
     kind: parse_fix(f"tp=1,pp=1,cp=1,ep=1,sharding={sharding}")
     for kind, sharding in {
-        Family.DDP: "ddp",
-        Family.ZERO: "zero1|zero2",
-        Family.FSDP: "fsdp",
-        Family.HSDP: "hsdp",
+        PlanFamily.DDP: "ddp",
+        PlanFamily.ZERO: "zero1|zero2",
+        PlanFamily.FSDP: "fsdp",
+        PlanFamily.HSDP: "hsdp",
     }.items()
 }
 """Families that people ask about first, so that a missing one is explained."""
@@ -63,7 +63,7 @@ def answer(question: Question, *, top: int = 5) -> Recommendation:
 
 def _recommendation(question: Question, ranking: Ranking) -> Recommendation:
     best = ranking.best
-    families = {Family(code): _ranked(question, row, best, 1) for code, row in ranking.families.items()}
+    families = {PlanFamily(code): _ranked(question, row, best, 1) for code, row in ranking.families.items()}
     return Recommendation(
         question=question,
         plans=tuple(_ranked(question, row, best, place) for place, row in enumerate(ranking.plans, start=1)),
@@ -85,7 +85,7 @@ def _ranked(question: Question, row: Scored, best: Scored, place: int) -> Ranked
     return replace(ranked, tie=other and tie(float(best.time.total), ranked.step_time, question.profile))
 
 
-def _too_large(question: Question, families: list[Family]) -> Iterator[tuple[Family, float]]:
+def _too_large(question: Question, families: list[PlanFamily]) -> Iterator[tuple[PlanFamily, float]]:
     """The smallest peak (bytes) of families that have legal plans within `--fix`, none of which fits."""
     for kind in families:
         fix = {**SIMPLE[kind], **question.fix}

@@ -12,7 +12,7 @@ from planner.answer.ranked_plan import RankedPlan
 from planner.answer.software import targets_of
 from planner.errors import NoFeasiblePlan
 from planner.explain.reasons import limits, why_more_memory, why_slower
-from planner.explain.words import FAMILY_NAMES, Family
+from planner.explain.words import FAMILY_NAMES, PlanFamily
 from planner.quantities import format_bytes, format_seconds
 from planner.search.problem import Problem
 from planner.topology.links import Links
@@ -61,9 +61,9 @@ class Recommendation:
     evaluated: int
     feasible: int
     rejected: Mapping[str, int]
-    families: Mapping[Family, RankedPlan]
+    families: Mapping[PlanFamily, RankedPlan]
     front: tuple[RankedPlan, ...]
-    too_large: Mapping[Family, float]
+    too_large: Mapping[PlanFamily, float]
     links: Links
     search_seconds: float
 

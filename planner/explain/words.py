@@ -11,7 +11,7 @@ from planner.quantities import Column
 from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
 
 
-class Family(IntEnum):
+class PlanFamily(IntEnum):
     """Kinds of plans that people choose between, from the simplest to the most involved."""
 
     DDP = 0
@@ -24,15 +24,15 @@ class Family(IntEnum):
     PIPELINE = 7
 
 
-FAMILY_NAMES: Mapping[Family, str] = {
-    Family.DDP: "pure DDP",
-    Family.ZERO: "ZeRO-1/2",
-    Family.FSDP: "FSDP",
-    Family.HSDP: "HSDP",
-    Family.TENSOR: "TP + data parallel",
-    Family.CONTEXT: "CP + data parallel",
-    Family.EXPERT: "EP + data parallel",
-    Family.PIPELINE: "PP + others",
+FAMILY_NAMES: Mapping[PlanFamily, str] = {
+    PlanFamily.DDP: "pure DDP",
+    PlanFamily.ZERO: "ZeRO-1/2",
+    PlanFamily.FSDP: "FSDP",
+    PlanFamily.HSDP: "HSDP",
+    PlanFamily.TENSOR: "TP + data parallel",
+    PlanFamily.CONTEXT: "CP + data parallel",
+    PlanFamily.EXPERT: "EP + data parallel",
+    PlanFamily.PIPELINE: "PP + others",
 }
 
 SHARDING_NAMES = {
@@ -55,18 +55,18 @@ SCHEDULE_NAMES = {
 
 
 def family(plan: Plan) -> Column:
-    """The Family code of each plan."""
+    """The `PlanFamily` code of each plan."""
     keeps_whole = np.asarray(plan.sharding) < Sharding.ZERO3
     choices = [
-        (np.asarray(plan.pp) > 1, Family.PIPELINE),
-        (np.asarray(plan.tp) > 1, Family.TENSOR),
-        (np.asarray(plan.cp) > 1, Family.CONTEXT),
-        (np.asarray(plan.ep) > 1, Family.EXPERT),
-        (np.asarray(plan.sharding) == Sharding.NONE, Family.DDP),
-        (keeps_whole, Family.ZERO),
-        (np.asarray(plan.dp_replicate) > 1, Family.HSDP),
+        (np.asarray(plan.pp) > 1, PlanFamily.PIPELINE),
+        (np.asarray(plan.tp) > 1, PlanFamily.TENSOR),
+        (np.asarray(plan.cp) > 1, PlanFamily.CONTEXT),
+        (np.asarray(plan.ep) > 1, PlanFamily.EXPERT),
+        (np.asarray(plan.sharding) == Sharding.NONE, PlanFamily.DDP),
+        (keeps_whole, PlanFamily.ZERO),
+        (np.asarray(plan.dp_replicate) > 1, PlanFamily.HSDP),
     ]
-    return np.select([test for test, _ in choices], [int(code) for _, code in choices], int(Family.FSDP))
+    return np.select([test for test, _ in choices], [int(code) for _, code in choices], int(PlanFamily.FSDP))
 
 
 def short_name(plan: Plan) -> str:

@@ -69,8 +69,8 @@ def write_plan_file(contents: PlanFile, folder: Path) -> Path:
 def read_plan_file(path: Path) -> PlanFile:
     """The contents of a plan.json.
 
-    Raises FileFormatError for a file that cannot be read, is no plan, is of a newer schema, or whose degrees do not
-    multiply to the cluster's size.
+    Raises FileFormatError for a file that cannot be read, is no plan, is of another schema version, or whose degrees do
+    not multiply to the cluster's size.
     """
     data = read_json(path, schema_version=SCHEMA_VERSION)
     del data["schema_version"]

@@ -3,7 +3,7 @@ import pytest
 import planner
 from planner.answer.choices import Choices
 from planner.answer.recommend import recommend
-from planner.explain.words import Family, family
+from planner.explain.words import PlanFamily, family
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def test_best_is_the_first_and_ranks_count_from_one(answer):
 
 
 def test_the_best_of_each_family_is_of_that_family_and_no_faster_than_the_best(answer):
-    assert answer.families.keys() >= {Family.FSDP, Family.HSDP, Family.TENSOR, Family.PIPELINE}
+    assert answer.families.keys() >= {PlanFamily.FSDP, PlanFamily.HSDP, PlanFamily.TENSOR, PlanFamily.PIPELINE}
     for kind, plan in answer.families.items():
         assert family(plan.plan) == kind
         assert plan.step_time >= answer.best.step_time
@@ -27,12 +27,12 @@ def test_the_best_of_each_family_is_of_that_family_and_no_faster_than_the_best(a
 @pytest.mark.parametrize(
     ("kind", "fix"),
     [
-        (Family.FSDP, "tp=1,pp=1,cp=1,sharding=fsdp"),
-        (Family.HSDP, "tp=1,pp=1,cp=1,sharding=hsdp"),
-        (Family.TENSOR, "tp=2..,pp=1"),
-        (Family.PIPELINE, "pp=2.."),
+        (PlanFamily.FSDP, "tp=1,pp=1,cp=1,sharding=fsdp"),
+        (PlanFamily.HSDP, "tp=1,pp=1,cp=1,sharding=hsdp"),
+        (PlanFamily.TENSOR, "tp=2..,pp=1"),
+        (PlanFamily.PIPELINE, "pp=2.."),
     ],
-    ids=lambda value: value.name if isinstance(value, Family) else "",
+    ids=lambda value: value.name if isinstance(value, PlanFamily) else "",
 )
 def test_the_best_of_a_family_is_what_a_search_of_that_family_finds(answer, kind, fix):
     alone = recommend("llama-3.1-8b", "2xdgx-h100", Choices(fix=fix), top=1)
@@ -40,8 +40,8 @@ def test_the_best_of_a_family_is_what_a_search_of_that_family_finds(answer, kind
 
 
 def test_a_family_that_cannot_fit_says_how_much_it_needs(answer):
-    assert Family.DDP not in answer.families
-    assert answer.too_large[Family.DDP] > answer.best.usable
+    assert PlanFamily.DDP not in answer.families
+    assert answer.too_large[PlanFamily.DDP] > answer.best.usable
 
 
 def test_the_front_falls_in_memory_as_it_rises_in_time(answer):
@@ -52,7 +52,7 @@ def test_the_front_falls_in_memory_as_it_rises_in_time(answer):
 
 
 def test_reasons_add_up_to_the_difference(answer):
-    best, other = answer.plans[0], answer.families[Family.PIPELINE]
+    best, other = answer.plans[0], answer.families[PlanFamily.PIPELINE]
     mine, theirs = best.prediction()["time_breakdown_s"], other.prediction()["time_breakdown_s"]
     assert sum(theirs.values()) - sum(mine.values()) == pytest.approx(other.step_time - best.step_time)
 

@@ -1,21 +1,21 @@
 import pytest
 
-from planner.explain.words import Family, family, plan_words, short_name
+from planner.explain.words import PlanFamily, family, plan_words, short_name
 from planner.rows import concatenate
 from planner.spec.plan import ContextKind, Offload, Plan, Recompute, Schedule, Sharding
 
 PLANS = [
-    (Plan(), "one GPU", Family.DDP),
-    (Plan(dp_replicate=16), "DDP 16", Family.DDP),
-    (Plan(dp_shard=16, sharding=Sharding.ZERO1), "ZeRO-1 16", Family.ZERO),
-    (Plan(dp_shard=16, sharding=Sharding.ZERO3), "FSDP 16", Family.FSDP),
-    (Plan(dp_shard=16, sharding=Sharding.ZERO3_KEEP), "FSDP-keep 16", Family.FSDP),
-    (Plan(dp_shard=8, dp_replicate=2, sharding=Sharding.ZERO3), "HSDP 2x8", Family.HSDP),
-    (Plan(tp=8), "TP 8", Family.TENSOR),
-    (Plan(tp=8, dp_shard=2, sharding=Sharding.ZERO1), "TP 8 + ZeRO-1 2", Family.TENSOR),
-    (Plan(cp=2, dp_shard=8, sharding=Sharding.ZERO3), "CP 2 + FSDP 16", Family.CONTEXT),
-    (Plan(ep=8, dp_shard=8, sharding=Sharding.ZERO3), "EP 8 + FSDP 8", Family.EXPERT),
-    (Plan(tp=2, pp=4, virtual_stages=5, dp_replicate=2), "TP 2 + PP 4x5 + DDP 2", Family.PIPELINE),
+    (Plan(), "one GPU", PlanFamily.DDP),
+    (Plan(dp_replicate=16), "DDP 16", PlanFamily.DDP),
+    (Plan(dp_shard=16, sharding=Sharding.ZERO1), "ZeRO-1 16", PlanFamily.ZERO),
+    (Plan(dp_shard=16, sharding=Sharding.ZERO3), "FSDP 16", PlanFamily.FSDP),
+    (Plan(dp_shard=16, sharding=Sharding.ZERO3_KEEP), "FSDP-keep 16", PlanFamily.FSDP),
+    (Plan(dp_shard=8, dp_replicate=2, sharding=Sharding.ZERO3), "HSDP 2x8", PlanFamily.HSDP),
+    (Plan(tp=8), "TP 8", PlanFamily.TENSOR),
+    (Plan(tp=8, dp_shard=2, sharding=Sharding.ZERO1), "TP 8 + ZeRO-1 2", PlanFamily.TENSOR),
+    (Plan(cp=2, dp_shard=8, sharding=Sharding.ZERO3), "CP 2 + FSDP 16", PlanFamily.CONTEXT),
+    (Plan(ep=8, dp_shard=8, sharding=Sharding.ZERO3), "EP 8 + FSDP 8", PlanFamily.EXPERT),
+    (Plan(tp=2, pp=4, virtual_stages=5, dp_replicate=2), "TP 2 + PP 4x5 + DDP 2", PlanFamily.PIPELINE),
 ]
 
 
