@@ -98,7 +98,7 @@ def faster(machines: Cluster, factor: float) -> Cluster:
     return replace(machines, pools=tuple(pools))
 
 
-HYPOTHESIS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+HYPOTHESIS = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 @HYPOTHESIS

@@ -19,11 +19,6 @@ def test_matrix_products_take_flops_over_effective_peak(bench):
     assert bench.time(plan).matmul == pytest.approx(flops / 0.5e15, rel=1e-9)
 
 
-def test_total_is_the_sum_of_its_terms(bench, columns):
-    time = bench.time(columns)
-    assert time.total == pytest.approx(sum(getattr(time, field.name) for field in fields(time)))
-
-
 def test_column_equals_scalar_row_by_row(bench, columns):
     column = bench.time(columns)
     for i, plan in enumerate(columns):

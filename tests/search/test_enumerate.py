@@ -143,7 +143,7 @@ QUESTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(QUESTIONS)
 def test_candidates_are_legal_canonical_and_distinct(dense, mixture, nodes, problem, stack, rows_of, drawn):
     heads = drawn["kv_heads"] * drawn["group"]

@@ -134,7 +134,7 @@ def damaged_configs(draw):
     return config
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged_configs())
 def test_a_damaged_configuration_is_a_sound_model_or_one_line_of_refusal(config):
     message = refused(config)
@@ -142,7 +142,7 @@ def test_a_damaged_configuration_is_a_sound_model_or_one_line_of_refusal(config)
     assert len(message) < 500
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(JUNK)
 def test_junk_instead_of_a_configuration_is_refused_in_one_line(junk):
     assert "\n" not in refused(junk)

@@ -231,7 +231,7 @@ def as_toml(value) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     key=st.sampled_from(["nodes", "node", "network", "accelerator", "usd_per_gpu_hour", "pools", "wan", "name"]),
     value=values,

@@ -165,7 +165,7 @@ KINDS = ("dgx", "six GPUs", "p4d", "many NICs", "leaf of three", "racks", "pcie"
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_links_are_those_of_routing_every_stream_over_the_whole_graph(routers, kind, data):
     router = routers[kind]
     plan = data.draw(plans(router.cluster.world_size))

@@ -68,7 +68,7 @@ def test_shards_span_data_and_context_even_where_stages_lie_between():
 
 
 @given(small_plans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_dense_groups_are_those_of_the_reshaped_arange(plan):
     placed = layouts(plan)
     for axis in ("tp", "pp", "cp", "dp_replicate"):
@@ -77,7 +77,7 @@ def test_dense_groups_are_those_of_the_reshaped_arange(plan):
 
 
 @given(small_plans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_groups_of_every_axis_partition_the_world(plan):
     for axis, layout in layouts(plan).items():
         ranks = groups(layout)
@@ -86,7 +86,7 @@ def test_groups_of_every_axis_partition_the_world(plan):
 
 
 @given(small_plans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_expert_axes_divide_the_block_of_data_context_and_tensor_ranks(plan):
     """A rank of the block is told by its places in the three expert groups, and these never leave the block."""
     placed = layouts(plan)
@@ -110,7 +110,7 @@ def test_experts_lie_innermost_in_the_order_of_ranks(order):
 
 
 @given(small_plans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_merging_radices_of_one_keeps_the_groups(plan):
     for layout in layouts(plan).values():
         merged = layout.canonical()

@@ -55,7 +55,7 @@ def bandwidths(links):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_a_column_holds_what_its_rows_get_alone(clusters, kind, data):
     cluster = clusters[kind]
     rows = [data.draw(plans(cluster.world_size)) for _ in range(4)]
@@ -71,7 +71,7 @@ def test_a_column_holds_what_its_rows_get_alone(clusters, kind, data):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_twice_the_bandwidth_everywhere_is_twice_what_groups_get(clusters, machines, kind, data):
     cluster = clusters[kind]
     plan = data.draw(plans(cluster.world_size))
@@ -82,7 +82,7 @@ def test_twice_the_bandwidth_everywhere_is_twice_what_groups_get(clusters, machi
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_more_bandwidth_anywhere_never_lowers_what_a_group_gets(clusters, kind, data):
     cluster = clusters[kind]
     plan = data.draw(plans(cluster.world_size))
@@ -122,7 +122,7 @@ def radices(draw):
 
 @pytest.mark.parametrize("kind", ["dgx", "thin spine", "cube mesh", "racks", "host"])
 @given(radices(), st.sampled_from(list(Pattern)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_folded_layout_gets_what_the_whole_one_does(machines, kind, whole, pattern):
     fabric = machines.fabric
     node = {

@@ -51,7 +51,7 @@ def symmetric(mesh):
 
 
 @given(meshes)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rings_carry_no_more_than_any_cut_lets_through(mesh):
     links = symmetric(mesh)
     best = ring_bandwidth(tuple(map(tuple, links.tolist())))
@@ -61,7 +61,7 @@ def test_rings_carry_no_more_than_any_cut_lets_through(mesh):
 
 
 @given(st.lists(st.integers(1, 50), min_size=6, max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_four_gpus_get_the_best_of_all_mixtures_of_their_three_undirected_rings(counts):
     """Both directions of a ring are alike, so three rates and six links: the optimum is at a corner of the bounds."""
     (ab, ac, ad, bc, bd, cd) = counts
@@ -74,7 +74,7 @@ def test_four_gpus_get_the_best_of_all_mixtures_of_their_three_undirected_rings(
 
 
 @given(meshes, st.integers(0, 35))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_wider_link_never_narrows_the_rings(mesh, which):
     links = symmetric(mesh)
     wider = links.copy()
