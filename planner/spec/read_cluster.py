@@ -11,8 +11,8 @@ from planner.errors import SpecError
 from planner.spec.cluster import Cluster, Node, Pool, Wan
 from planner.spec.figures import at, check_complete, check_keys, count, positive_number, read_figures, table, text
 from planner.spec.lookup import Lookup
-from planner.spec.read_accelerator import accelerator_entry, read_prices
-from planner.spec.read_node import fabric_entry, read_node
+from planner.spec.read_accelerator import read_prices
+from planner.spec.read_node import named_parts, read_node
 from planner.spec.toml_file import read_toml
 
 POOL_KEYS = ("nodes", "node", "accelerator", "network", "usd_per_gpu_hour")
@@ -60,24 +60,7 @@ def _pool(entry: Any, lookup: Lookup, *, where: str, file: str) -> Pool:
     check_complete(entries, ("nodes", "node"), where=where)
     number = count(entries["nodes"], where=at(where, "nodes"), most=MOST_NODES)
     node = _node(entries["node"], lookup, where=at(where, "node"), file=file)
-    if "accelerator" in entries:
-        changed = accelerator_entry(
-            entries["accelerator"],
-            lookup.accelerator,
-            where=at(where, "accelerator"),
-            start=node.accelerator,
-            origin=f"stated in {file}",
-        )
-        node = replace(node, accelerator=changed)
-    if "network" in entries:
-        fabric = fabric_entry(
-            entries["network"],
-            lookup.network,
-            where=at(where, "network"),
-            start=node.fabric,
-            origin=f"stated in {file}",
-        )
-        node = replace(node, fabric=fabric)
+    node = replace(node, **named_parts(entries, lookup, where=where, base=node, origin=f"stated in {file}"))
     return Pool(_priced(node, entries, where=where), number, text(entries.get("site", ""), where=at(where, "site")))
 
 

@@ -111,7 +111,7 @@ def read_node(
     given |= read_prices(entries, "usd_per_gpu_hour", sources, where=where)
     if base is not None:
         base = first_accelerators(base, given.get("gpus_per_node", base.gpus_per_node))
-    given |= _looked_up(entries, lookup, where=where, base=base, origin=origin)
+    given |= named_parts(entries, lookup, where=where, base=base, origin=origin)
     if "source" in entries:
         sources["layout"] = Source(source=str(entries["source"]), read=str(entries.get("read", "")))
     if "link_pairs" in entries or given.get("wiring") is Wiring.MESH:
@@ -123,10 +123,10 @@ def read_node(
     return Node(**given, name=name, sources=sources)
 
 
-def _looked_up(
+def named_parts(
     entries: Mapping[str, Any], lookup: Lookup, *, where: str, base: Node | None, origin: str
 ) -> dict[str, Any]:
-    """The accelerator and the network, where the table has them."""
+    """The accelerator and the network (as `fabric`), where the table has them; tables start from those of `base`."""
     given: dict[str, Any] = {}
     if "accelerator" in entries:
         start = base.accelerator if base else None
