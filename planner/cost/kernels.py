@@ -288,11 +288,12 @@ def loss_traffic(tokens: Count, vocabulary: Count, *, bytes_per_logit: Bytes) ->
 
 
 def host_time(launches: Count, launch_time: Seconds) -> Seconds:
-    """Time the host needs to launch kernels, one after the other.
+    """Time the host needs to launch so many operators, one after the other.
 
     t = n t_launch
 
-    Source: 5 to 10 us per launch in eager training (measured in calibration); CUDA graphs remove most of it.
+    Source: definition. `launch_time` is the profile's, by default Python and autograd included (`Profile.launch_time`);
+    compilation and CUDA graphs leave fewer operators, hand-fused code more.
 
     >>> round(host_time(200, 6e-6), 6)
     0.0012
