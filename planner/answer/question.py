@@ -25,7 +25,7 @@ from planner.spec.model import Model
 from planner.spec.plan_file import ProfileReference
 from planner.spec.profile import Profile
 from planner.spec.stack import Stack
-from planner.spec.workload import Workload
+from planner.spec.workload import Workload, check_count
 
 USUAL_SEQ_LEN = 4096
 PREFERRED_PRECISIONS = ("bf16", "fp16", "fp32")
@@ -133,6 +133,7 @@ def ask(model: Model | str | Path, cluster: Cluster | str, choices: Choices | No
     chosen = choices or Choices()
     _check_choice("objective", chosen.objective, OBJECTIVES)
     _check_choice("offload", chosen.offload, OFFLOADS)
+    _check_used(chosen)
     spec = model if isinstance(model, Model) else read_model(str(model))
     machines = machines_of(cluster, chosen.network)
     workload, assumed = _workload(spec, machines, chosen)
@@ -158,15 +159,15 @@ def ask(model: Model | str | Path, cluster: Cluster | str, choices: Choices | No
 def machines_of(cluster: Cluster | str, network: str | None = None) -> Cluster:
     """The cluster, with another network between its nodes if one is named. Raises SpecError or FileFormatError."""
     machines = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    return machines.with_fabric(named_network(network, where="--network")) if network else machines
+    return machines if network is None else machines.with_fabric(named_network(network, where="--network"))
 
 
 def _workload(model: Model, cluster: Cluster, chosen: Choices) -> tuple[Workload, tuple[str, ...]]:
     """The job, and what was assumed of it."""
     ranks = cluster.world_size
     seq_len = chosen.seq_len or min(USUAL_SEQ_LEN, model.max_seq_len or USUAL_SEQ_LEN)
-    if chosen.seq_len is not None and chosen.seq_len < 1:
-        raise SpecError(f"must be at least 1, not {chosen.seq_len}", where="--seq-len")
+    if chosen.seq_len is not None:
+        check_count("seq_len", chosen.seq_len)
     batch = (
         usual_batch_size(seq_len, ranks)
         if chosen.global_batch_size is None
@@ -218,6 +219,14 @@ def _check_precision(job: Workload, cluster: Cluster) -> None:
 def _check_choice(name: str, value: str | None, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
         raise SpecError(f"unknown {name} {value!r}; known: {', '.join(known)}", where=f"--{name}")
+
+
+def _check_used(chosen: Choices) -> None:
+    """Raise SpecError for a choice that would be passed over without a word."""
+    if chosen.usd_per_gpu_hour == 0:
+        raise SpecError("must be above zero; without it the catalogue's price is used", where="--usd-per-gpu-hour")
+    if chosen.lora_rank is not None and chosen.method in (None, "full"):
+        raise SpecError("needs --method lora or qlora", where="--lora-rank")
 
 
 def _notes(model: Model, workload: Workload) -> Iterator[str]:

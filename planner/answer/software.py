@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from planner.catalogue.hardware import accelerator
 from planner.catalogue.profiles import profile
-from planner.catalogue.stacks import DEFAULT_STACK, stack
+from planner.catalogue.stacks import DEFAULT_STACK, stack, stack_slug
 from planner.errors import SpecError, unknown_name
 from planner.search.legality import legal
 from planner.search.problem import Problem
@@ -34,7 +35,7 @@ def stack_of(target: str | None, name: str | None) -> Stack:
     """The named stack, else the target's, else one that has every strategy. Raises SpecError for an unknown name."""
     if target is not None and target not in TARGET_STACKS:
         raise unknown_name("target", target, TARGET_STACKS, where="--target")
-    return stack(name or TARGET_STACKS.get(target or "", DEFAULT_STACK))
+    return stack(TARGET_STACKS.get(target or "", DEFAULT_STACK) if name is None else name, where="--stack")
 
 
 def check_method(software: Stack, method: str) -> None:
@@ -63,5 +64,6 @@ def profile_of(cluster: Cluster, software: Stack, text: str | None = None) -> Pr
         return profile(cluster.accelerator, software.name, fabric=fabric)
     if text.endswith(".json"):
         return read_profile(Path(text))
-    accelerator, slash, stack_name = text.partition("/")
-    return profile(accelerator, stack_name if slash else software.name, fabric=fabric)
+    part_name, slash, stack_name = text.partition("/")
+    part = accelerator(part_name, where="--profile")
+    return profile(part, stack_slug(stack_name, where="--profile") if slash else software.name, fabric=fabric)

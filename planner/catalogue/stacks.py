@@ -21,13 +21,15 @@ PROFILE_UNITS = {"fixed_time_ms": "ms", "launch_time_us": "us", "overlap_penalty
 OWN_KEYS = ("like", "aliases", "profile")
 
 
-def stack(name: str = DEFAULT_STACK) -> Stack:
-    """A stack by name or alias, whatever the case. Raises SpecError, with the nearest names, for an unknown one.
+def stack(name: str = DEFAULT_STACK, *, where: str = "") -> Stack:
+    """A stack by name or alias, whatever the case.
+
+    Raises SpecError, which starts with `where`, with the nearest names for an unknown one.
 
     >>> stack("megatron").weight_bytes, stack("megatron-lm").gradient_bytes
     (2.0, 4.0)
     """
-    return _stack(stack_slug(name))
+    return _stack(stack_slug(name, where=where))
 
 
 def stack_names() -> Mapping[str, tuple[str, ...]]:
@@ -35,11 +37,11 @@ def stack_names() -> Mapping[str, tuple[str, ...]]:
     return {slug: tuple(entry.get("aliases", ())) for slug, entry in _entries().items()}
 
 
-def stack_slug(name: str) -> str:
-    """The name that an alias means. Raises SpecError for an unknown one."""
+def stack_slug(name: str, *, where: str = "") -> str:
+    """The name that an alias means. Raises SpecError, which starts with `where`, for an unknown one."""
     wanted, spelled = normalised(name), _spelled()
     if wanted not in spelled:
-        raise unknown_name("stack", wanted, spelled)
+        raise unknown_name("stack", wanted, spelled, where=where)
     return spelled[wanted]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from planner.errors import SpecError
+from planner.spec.workload import LARGEST
 
 SUFFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
@@ -26,6 +27,8 @@ def read_tokens(text: str, *, where: str = "--tokens") -> float:
     suffix = re.sub(r"(?i)tok(ens?)?$", "", unit)
     if suffix not in SUFFIXES:
         raise SpecError(f"unknown unit {unit!r}; known: {_known('')}", where=where)
+    if not 1 <= number * SUFFIXES[suffix] < inf:
+        raise SpecError(f"must be a finite number of tokens, at least 1, not {text}", where=where)
     return number * SUFFIXES[suffix]
 
 
@@ -39,7 +42,7 @@ def read_batch_size(text: str, *, seq_len: int, world_size: int, where: str = "-
     """
     number, unit = _split(text, "1024 (sequences) or 4Mtok (tokens)", where)
     if not unit:
-        if number != int(number) or number < 1:
+        if _not_too_many(number, where) % 1 or number < 1:
             raise SpecError(f"must be a whole number of sequences, at least 1, not {text}", where=where)
         return int(number)
     suffix = unit.removesuffix("tok")
@@ -47,7 +50,8 @@ def read_batch_size(text: str, *, seq_len: int, world_size: int, where: str = "-
         raise SpecError(f"unknown unit {unit!r}; write sequences (1024) or tokens ({_known('tok')})", where=where)
     if number <= 0:
         raise SpecError(f"must be more than no tokens, not {text}", where=where)
-    return divisible_batch(number * SUFFIXES[suffix] / seq_len, world_size, tolerance=0.05)
+    sequences = _not_too_many(number * SUFFIXES[suffix] / seq_len, where)
+    return divisible_batch(sequences, world_size, tolerance=0.05)
 
 
 def usual_batch_size(seq_len: int, world_size: int) -> int:
@@ -83,6 +87,14 @@ def _split(text: str, example: str, where: str) -> tuple[float, str]:
     if not match:
         raise SpecError(f"cannot read {text!r}; write it as {example}", where=where)
     return float(match.group(1)), match.group(2)
+
+
+def _not_too_many(sequences: float, where: str) -> float:
+    """The batch as it is. Raises SpecError where no job has so many sequences in a step."""
+    most = LARGEST["global_batch_size"]
+    if not sequences <= most:
+        raise SpecError(f"must be at most {most:,} sequences", where=where)
+    return sequences
 
 
 def _known(ending: str) -> str:

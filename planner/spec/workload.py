@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from planner.errors import SpecError
@@ -11,6 +12,14 @@ OPTIMIZERS = ("adamw", "adamw-8bit", "adamw-8bit-paged", "sgd", "sgd-momentum", 
 METHODS = ("full", "lora", "qlora")
 ATTENTION_BACKENDS = ("flash", "sdpa", "math")
 STATES = ("mixed", "16bit")
+LARGEST = {"global_batch_size": 10**9, "seq_len": 10**9, "lora_rank": 65_536}
+"""Counts above these are typing errors; they also keep the columns of a search within their integers."""
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise SpecError unless a count of the job (a key of LARGEST) is from 1 to its largest."""
+    if not 1 <= value <= LARGEST[name]:
+        raise SpecError(f"must be 1 to {LARGEST[name]:,}, not {value:,}", where=f"--{name.replace('_', '-')}")
 
 
 @dataclass(frozen=True)
@@ -49,14 +58,12 @@ class Workload:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise SpecError(f"unknown {name} {getattr(self, name)!r}; known: {', '.join(known)}", where=f"--{name}")
-        for name in ("global_batch_size", "seq_len", "lora_rank"):
-            if getattr(self, name) < 1:
-                raise SpecError(f"must be at least 1, not {getattr(self, name)}", where=f"--{name.replace('_', '-')}")
+        for name in LARGEST:
+            check_count(name, getattr(self, name))
         for name in ("tokens", "usd_per_gpu_hour"):
-            if getattr(self, name) < 0:
-                raise SpecError(
-                    f"must not be negative, got {getattr(self, name):g}", where=f"--{name.replace('_', '-')}"
-                )
+            if not 0 <= getattr(self, name) < math.inf:
+                where = f"--{name.replace('_', '-')}"
+                raise SpecError(f"must be finite and not negative, not {getattr(self, name):g}", where=where)
 
     @property
     def tokens_per_step(self) -> int:
