@@ -11,7 +11,7 @@ KINDS = ("models", "gpus", "nodes", "networks", "stacks")
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS), required=False)
+@click.argument("kind", type=click.Choice(KINDS, case_sensitive=False), required=False)
 @json_option
 def ls(kind: str | None, as_json: bool) -> None:
     """List the catalogue: models, GPUs, nodes, networks, stacks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _one_of(names: Sequence[str]) -> click.Choice[str]:
+    return click.Choice(names, case_sensitive=False)
+
+
+def _joined(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """Several `--fix` as one, so that none is passed over."""
+    return ",".join(given) if given else None
+
+
 model_argument = click.argument("model")
 cluster_argument = click.argument("cluster")
 optional_cluster_argument = click.argument("cluster", required=False)
@@ -32,13 +42,13 @@ WORKLOAD_OPTIONS = (
     click.option(
         "--global-batch-size", metavar="N|NMtok", help="Sequences per step, or tokens as 4Mtok [by cluster size]."
     ),
-    click.option("--precision", type=click.Choice(PRECISIONS), help="Of matrix products [bf16 where there is one]."),
-    click.option("--state", type=click.Choice(STATES), help="fp32 master weights and states, or all 16 bits [mixed]."),
-    click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="[adamw]"),
-    click.option("--method", type=click.Choice(METHODS), help="Train all weights or adapters [full]."),
+    click.option("--precision", type=_one_of(PRECISIONS), help="Of matrix products [bf16 where there is one]."),
+    click.option("--state", type=_one_of(STATES), help="fp32 master weights and states, or all 16 bits [mixed]."),
+    click.option("--optimizer", type=_one_of(OPTIMIZERS), help="[adamw]"),
+    click.option("--method", type=_one_of(METHODS), help="Train all weights or adapters [full]."),
     click.option("--lora-rank", type=int, metavar="R", help="Of the adapters [16]."),
-    click.option("--attention", type=click.Choice(ATTENTION_BACKENDS), help="Kernel [flash]."),
-    click.option("--offload", type=click.Choice(OFFLOADS), help="What rests in host memory [none]."),
+    click.option("--attention", type=_one_of(ATTENTION_BACKENDS), help="Kernel [flash]."),
+    click.option("--offload", type=_one_of(OFFLOADS), help="What rests in host memory [none]."),
     click.option("--tokens", metavar="N", help="Of the whole run, such as 1T: adds days, GPU-hours and USD."),
     click.option("--usd-per-gpu-hour", type=float, metavar="USD", help="Price [the catalogue's range]."),
 )
@@ -52,8 +62,14 @@ SOFTWARE_OPTIONS = (
 )
 
 SEARCH_OPTIONS = (
-    click.option("--fix", metavar="K=V,...", help="Restrict the search, such as tp=8,pp=1..4,recompute=full."),
-    click.option("--objective", type=click.Choice(OBJECTIVES), help="What the best plan is best at [throughput]."),
+    click.option(
+        "--fix",
+        metavar="K=V,...",
+        multiple=True,
+        callback=_joined,
+        help="Restrict the search, such as tp=8,pp=1..4,recompute=full.",
+    ),
+    click.option("--objective", type=_one_of(OBJECTIVES), help="What the best plan is best at [throughput]."),
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON with a schema_version.")

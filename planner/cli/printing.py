@@ -31,8 +31,9 @@ class Heading:
 
 def window_width() -> int:
     """Columns to print in: COLUMNS if set, the terminal's, or no limit into a pipe or file."""
-    if os.environ.get("COLUMNS", "").isdigit():
-        return int(os.environ["COLUMNS"])
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
 
 

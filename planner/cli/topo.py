@@ -29,7 +29,7 @@ def topo() -> None:
     """Show how the parallel groups of a cluster are wired."""
 
 
-@topo.command()
+@topo.command(short_help="Print what one GPU gets of the network in each parallel group.")
 @cluster_argument
 @network_option
 @click.option("--tp", type=click.IntRange(1), metavar="N", help="Tensor-parallel degree of the layout.")

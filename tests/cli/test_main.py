@@ -78,6 +78,13 @@ def test_an_unknown_option_is_one_line_that_says_whose_help_to_read(planner):
     assert "(see planner recommend --help)" in result.stderr
 
 
+@pytest.mark.parametrize("line", [(), ("topo",)])
+def test_a_group_without_a_command_prints_its_help_as_it_is(planner, line):
+    result = planner(*line)
+    assert "\nCommands:\n" in result.output
+    assert "planner: Usage" not in result.output
+
+
 @pytest.mark.parametrize("command", ["calibrate", "tune", "app"])
 def test_a_command_of_an_extra_says_what_to_install(planner, monkeypatch, command):
     monkeypatch.setattr(extensions, "entry_points", lambda group: ())
@@ -153,3 +160,17 @@ def test_a_reader_that_stops_early_is_no_failure():
     os.close(write)
     assert result.returncode == 0
     assert result.stderr == b""
+
+
+def test_an_output_that_was_closed_is_no_failure():
+    line = f"{sys.executable} -m planner --version >&-"
+    result = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
+def test_a_full_disk_is_said_to_be_one():
+    line = f"{sys.executable} -m planner --help > /dev/full"
+    result = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+    assert result.stderr == "planner: the answer cannot be written: No space left on device\n"
+    assert result.returncode == 4

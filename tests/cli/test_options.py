@@ -68,3 +68,18 @@ def test_every_choice_of_an_option_is_documented(name):
 def test_exit_codes_are_documented():
     for code in range(6):
         assert f"\n| {code} | " in DOCS
+
+
+def test_choices_are_taken_whatever_their_case(planner):
+    line = ("fits", "gpt2", "1xh100-sxm", "--precision", "BF16", "--optimizer", "AdamW", "--method", "LoRA", "-q")
+    result = planner(*line, "--objective", "USD")
+    assert result.exit_code == 0
+    assert "--precision bf16 --state mixed --optimizer adamw --method lora" in result.stdout
+
+
+def test_fix_may_be_given_several_times(planner):
+    both = planner("fits", "llama-3.1-8b", "1xdgx-h100", "-q", "--fix", "tp=2", "--fix", "pp=2")
+    assert both.stdout == planner("fits", "llama-3.1-8b", "1xdgx-h100", "-q", "--fix", "tp=2,pp=2").stdout
+    twice = planner("fits", "llama-3.1-8b", "1xdgx-h100", "--fix", "tp=2", "--fix", "tp=4")
+    assert twice.exit_code == 2
+    assert "--fix: tp is given twice" in twice.stderr

@@ -63,6 +63,13 @@ def test_a_sentence_is_whole_in_a_pipe_and_wrapped_in_a_window(capsys, monkeypat
     assert all(line.startswith("  ") for line in lines[1:])
 
 
+@pytest.mark.parametrize("columns", ["0", "-5", "wide", ""])
+def test_a_width_that_is_none_counts_as_not_set(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    say("word " * 60)
+    assert capsys.readouterr().out.count("\n") == 1
+
+
 def test_json_knows_numpy_and_has_no_infinity(capsys):
     print_json({"a": np.float64(1.5), "b": np.arange(2), "c": float("inf"), "d": (np.int8(3), None), 4: True})
     assert json.loads(capsys.readouterr().out) == {"a": 1.5, "b": [0, 1], "c": None, "d": [3, None], "4": True}
