@@ -10,10 +10,9 @@ from typing import Any
 from planner.catalogue.names import FOLDER
 from planner.quantities import BytesPerSecond, Scalar, to_base
 from planner.spec.cluster import Fabric
-from planner.spec.profile import CollectiveFit
+from planner.spec.profile import COLLECTIVES, CollectiveFit
 from planner.spec.toml_file import read_toml
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 TWINS = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather"}
 """The same transfers run backwards."""
 TIMES = ("start", "step_latency", "hop_latency")

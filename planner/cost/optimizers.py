@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from planner.quantities import Bytes, BytesPerSecond, Count, Flop, Scalar, Seconds
+from planner.quantities import Bytes, BytesPerSecond, Count, Scalar, Seconds
 
 BYTE: Bytes = 1.0
 SINGLE: Bytes = 4.0
@@ -18,7 +18,6 @@ TYPICAL_WIDTH: Count = 4096.0
 """Rows and columns of the matrices for which a factored second moment is counted."""
 MATRIX_SHARE = 0.9
 """Share of a language model's parameters in matrices outside embedding and head (Llama-3.1-8B 0.87, 70B 0.97)."""
-MUON_ITERATIONS: Count = 5.0
 
 
 @dataclass(frozen=True)
@@ -219,17 +218,3 @@ def offload_time(
     0.159
     """
     return parameters * (gradient_bytes + weight_bytes) / (bandwidth * efficiency)
-
-
-def muon_flops(rows: Count, columns: Count, *, iterations: Count = MUON_ITERATIONS) -> Flop:
-    """Orthogonalising the momentum of one matrix by Newton-Schulz iterations; `rows` the shorter side.
-
-    F = i (4 r^2 c + 2 r^3)
-
-    Each iteration takes the products X X^T, its square, and one with X. Source: Jordan et al. 2024
-    (KellerJordan/Muon), five iterations.
-
-    >>> round(muon_flops(4096, 14336) / 1e12, 2)
-    5.5
-    """
-    return iterations * (4.0 * rows * rows * columns + 2.0 * rows * rows * rows)

@@ -8,10 +8,10 @@ import numpy as np
 
 from planner.cost import activations as cost
 from planner.estimate.factor import LAYER, distinct_plans
-from planner.estimate.shapes import Shapes, attention_widths, shapes
+from planner.estimate.shapes import Shapes, attention_widths, head_split, shapes
 from planner.quantities import Bytes
 from planner.spec.model import Layer, Model
-from planner.spec.plan import ContextKind, Plan, Recompute
+from planner.spec.plan import Plan, Recompute
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -72,7 +72,7 @@ def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: S
 
 
 def _attention(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Bytes:
-    ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
+    ulysses = head_split(plans)
     query, kv, out = attention_widths(layer.attention, shape, ulysses)
     latent = layer.attention.latent
     down = (latent.q_lora_rank + latent.kv_lora_rank + latent.qk_rope_head_dim) if latent else 0
@@ -109,7 +109,7 @@ def _selective(
     """What selective recomputation keeps, in the stack's sense of it."""
     element = element_bytes(workload)
     without_scores = whole - _scores(layer, workload, shape)
-    ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
+    ulysses = head_split(plans)
     _, kv, _ = attention_widths(layer.attention, shape, ulysses)
     width = layer.mlp.intermediate_size / plans.tp if layer.mlp else 0.0
     operators = (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from planner.cost import collectives as cost
 from planner.quantities import Bytes, Scalar, Seconds
 from planner.spec.cluster import Cluster, Wiring
-from planner.spec.profile import CollectiveFit, Profile
+from planner.spec.profile import COLLECTIVES, CollectiveFit, Profile
 from planner.topology.links import GroupLinks
 
 IN_SWITCH_RANKS = 5
@@ -101,15 +101,14 @@ class Network:
         if self.in_switch is None or collective != "all_reduce":
             return fit
         reduces = np.asarray(links.local) >= IN_SWITCH_RANKS
-        names = ("efficiency", "start", "step_latency", "hop_latency", "low_latency_share")
+        names = [field.name for field in fields(fit) if field.name != "source"]
         return CollectiveFit(
             **{name: np.where(reduces, getattr(self.in_switch, name), getattr(fit, name)) for name in names}
         )
 
 
 def _fits(profile: Profile, link: str) -> dict[str, CollectiveFit]:
-    names = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
-    return {name: profile.collectives[link, name] for name in names if (link, name) in profile.collectives}
+    return {name: profile.collectives[link, name] for name in COLLECTIVES if (link, name) in profile.collectives}
 
 
 def _where_remote(links: GroupLinks, remote: Scalar, local: Scalar) -> Scalar:

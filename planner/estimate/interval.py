@@ -11,8 +11,6 @@ import numpy as np
 from planner.quantities import Bytes, Column, Number, Scalar, Seconds
 from planner.spec.profile import Profile
 
-COVERAGE = 0.8
-"""Share of measured runs that should lie inside the interval."""
 WIDTH = 1.2816
 """Standard deviations on each side that hold 80 % of a normal distribution."""
 TIE = 0.8

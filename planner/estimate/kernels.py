@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import kernels as cost
-from planner.cost.flops import attention_flops
+from planner.cost.flops import FLASH_BACKWARD, MATMUL_BACKWARD, attention_flops
 from planner.errors import SpecError
-from planner.quantities import Bytes, BytesPerSecond, Count, FlopPerSecond, Seconds
+from planner.quantities import Bytes, BytesPerSecond, Count, Flop, FlopPerSecond, Seconds
 from planner.spec.accelerator import Accelerator
 from planner.spec.profile import Profile
 from planner.tables import Table
@@ -18,8 +18,49 @@ BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8"
 """Size of a matrix product's operand."""
 HALF = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
 """Precision of what stays in 16 bits (attention, head) while matrix products run in fewer."""
-BACKWARD_ATTENTION = 2.5
-"""FLOPs of fused attention's backward over its forward: five products instead of two. Dao 2023, section 3."""
+
+
+@dataclass(frozen=True)
+class AttentionCore:
+    """Scores and their product with the values on one rank: `queries` of the `keys` positions of each sequence.
+
+    Ring context parallelism balances the causal mask, so that each rank has its share of the work.
+    """
+
+    batch: Count
+    queries: Count
+    keys: Count
+    heads: Count
+    key_value_heads: Count
+    key_dim: Count
+    value_dim: Count
+    causal: bool
+    window: int | None = None
+
+    def flops(self, *, masked: bool) -> Flop:
+        """Forward FLOPs; `masked` where the kernel computes the masked part too."""
+        window = np.inf if self.window is None or masked else self.window
+        causal = float(self.causal and not masked)
+        whole = attention_flops(
+            self.batch, self.keys, self.heads, self.key_dim, self.value_dim, causal=causal, window=window
+        )
+        return whole * self.queries / self.keys
+
+    @property
+    def scores(self) -> Count:
+        """Entries of the score matrices."""
+        return self.batch * self.queries * self.keys * self.heads
+
+    def traffic(self, element_bytes: Bytes) -> Bytes:
+        """Forward memory traffic of a fused kernel."""
+        read = self.key_value_heads * (self.key_dim + self.value_dim)
+        return cost.attention_traffic(
+            self.batch * self.queries,
+            self.heads * self.key_dim,
+            read,
+            self.heads * self.value_dim,
+            element_bytes=element_bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -76,25 +117,36 @@ class Kernels:
             overhead=self.profile.kernel_overhead,
         )  # fmt: skip
 
-    def attention(self, batch: Count, queries: Count, keys: Count, heads: Count, dims: tuple[int, int],
-                  *, causal: bool, window: int | None) -> tuple[Seconds, Seconds]:  # fmt: skip
-        """Forward and backward of the attention core of one rank; `dims` are those of keys and of values.
+    def attention(self, core: AttentionCore) -> tuple[Seconds, Seconds]:
+        """Forward and backward of attention."""
+        return self._unfused(core) if self.attention_backend == "math" else self._fused(core)
 
-        `queries` of the `keys` positions are the rank's own (ring context parallelism balances the causal mask).
-        """
-        unfused = self.attention_backend == "math"
-        flops = attention_flops(
-            batch, keys, heads, dims[0], dims[1],
-            causal=0.0 if unfused else float(causal), window=np.inf if window is None else window,
-        ) * queries / keys  # fmt: skip
-        if unfused:
-            return self._unfused(flops, batch * queries * keys * heads)
-        efficiency = self._attention_table().at(max(dims), queries)
-        peak = self.peak(HALF.get(self.precision, self.precision))
-        forward = flops / (peak * efficiency)
-        backward = forward * BACKWARD_ATTENTION / self.profile.attention_backward_efficiency
-        scale, overhead = self.profile.compute_scale, self.profile.attention_overhead
-        return scale * (forward + overhead), scale * (backward + overhead)
+    def _fused(self, core: AttentionCore) -> tuple[Seconds, Seconds]:
+        flops, half = core.flops(masked=False), self.half
+        traffic = core.traffic(max(BYTES[half.precision], 2.0))
+        efficiency = self._attention_table().at(np.maximum(core.key_dim, core.value_dim), core.queries)
+        rates = {
+            "peak": half.peak(half.precision),
+            "memory_bandwidth": self.bandwidth,
+            "overhead": self.profile.attention_overhead,
+        }
+        forward = cost.attention_time(flops, traffic, efficiency=efficiency, **rates)
+        slower = efficiency * self.profile.attention_backward_efficiency
+        backward = cost.attention_time(FLASH_BACKWARD * flops, 2 * traffic, efficiency=slower, **rates)
+        return self.profile.compute_scale * forward, self.profile.compute_scale * backward
+
+    def _unfused(self, core: AttentionCore) -> tuple[Seconds, Seconds]:
+        flops, half = core.flops(masked=True), self.half
+        rates = {
+            "peak": half.peak(half.precision),
+            "efficiency": half._gemm_table().at(4096.0, 4096.0, 4096.0),
+            "memory_bandwidth": self.bandwidth,
+        }
+        forward = cost.unfused_attention_time(flops, core.scores, **rates)
+        backward = cost.unfused_attention_time(
+            MATMUL_BACKWARD * flops, core.scores, **rates, bytes_per_score=cost.UNFUSED_BACKWARD_BYTES
+        )
+        return self.profile.compute_scale * forward, self.profile.compute_scale * backward
 
     def _gemm_table(self) -> Table:
         return self.profile.gemm.get(self.precision) or self.profile.gemm["bf16"]
@@ -102,17 +154,6 @@ class Kernels:
     def _attention_table(self) -> Table:
         tables = self.profile.attention
         return tables.get(self.attention_backend) or next(iter(tables.values()))
-
-    def _unfused(self, flops: Count, scores: Count) -> tuple[Seconds, Seconds]:
-        half = self.half
-        shared = {
-            "peak": half.peak(half.precision),
-            "efficiency": half._gemm_table().at(4096.0, 4096.0, 4096.0),
-            "memory_bandwidth": self.bandwidth,
-        }
-        forward = cost.unfused_attention_time(flops, scores, **shared)
-        backward = cost.unfused_attention_time(2 * flops, scores, **shared, bytes_per_score=cost.UNFUSED_BACKWARD_BYTES)
-        return forward * self.profile.compute_scale, backward * self.profile.compute_scale
 
     def stream(self, traffic: Bytes) -> Seconds:
         """A kernel that only moves data."""

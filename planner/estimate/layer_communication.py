@@ -9,6 +9,7 @@ import numpy as np
 from planner.cost.states import held_bytes, quantized_bytes
 from planner.estimate.activations import element_bytes
 from planner.estimate.factor import WIRE, distinct_plans
+from planner.estimate.parameters import layer_parameters
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import Shapes, attention_widths, shapes
 from planner.estimate.synchronisation import reduces_once
@@ -109,9 +110,8 @@ def _experts(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: 
 
 def _data_parallel(setting: Setting, layer: Layer, plans: Plan, links: Links) -> tuple[Seconds, Seconds]:
     """Gather of one layer's weights, and reduction of its gradients over shard groups and their replicas."""
-    hidden, code = setting.model.hidden_size, np.asarray(plans.sharding)
-    dense = layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
-    experts = layer.expert_parameters(hidden) / (plans.ep * plans.expert_tp)
+    code = np.asarray(plans.sharding)
+    dense, experts = layer_parameters(layer, setting.model.hidden_size, plans)
     gather = weight_gather(setting, links, dense, experts, gathered_weight_bytes(setting.workload))
     trained = setting.workload.method == "full"
     reduce = gradient_reduction(setting, plans, links, dense * trained, experts * trained)

@@ -11,6 +11,7 @@ from planner.cost import kernels as cost
 from planner.cost.states import quantized_bytes
 from planner.estimate.activations import element_bytes
 from planner.estimate.factor import LAYER, distinct_plans
+from planner.estimate.kernels import AttentionCore
 from planner.estimate.products import ExpertProduct, Product, layer_products
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import Shapes, rank_tokens, shapes
@@ -103,15 +104,18 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
 
 def _attention(setting: Setting, layer: Layer, plans: Plan, shape: Shapes) -> tuple[Seconds, Seconds]:
     attention = layer.attention
-    forward, backward = setting.kernels.attention(
-        plans.micro_batch_size,
-        shape.queries,
-        setting.workload.seq_len,
-        shape.heads,
-        (attention.head_dim, attention.value_head_dim),
+    core = AttentionCore(
+        batch=plans.micro_batch_size,
+        queries=shape.queries,
+        keys=setting.workload.seq_len,
+        heads=shape.heads,
+        key_value_heads=shape.key_value_heads,
+        key_dim=attention.head_dim,
+        value_dim=attention.value_head_dim,
         causal=setting.model.causal,
         window=attention.sliding_window,
     )
+    forward, backward = setting.kernels.attention(core)
     blocks = 2 if layer.cross_attention else 1
     return blocks * forward, blocks * backward
 

@@ -55,8 +55,7 @@ def local_parameters(model: Model, plans: Plan, stages: Stages) -> LocalParamete
     """Parameters of each role; a tied head is held twice when the pipeline separates it from the embedding."""
     h = model.hidden_size
     kinds = [layer for layer, _ in model.layer_kinds]
-    dense = np.stack([_dense(layer, h, plans) for layer in kinds])
-    experts = np.stack([layer.expert_parameters(h) / (plans.ep * plans.expert_tp) for layer in kinds])
+    dense, experts = (np.stack(part) for part in zip(*(layer_parameters(k, h, plans) for k in kinds), strict=True))
     own_head = 1.0 - model.tie_word_embeddings * stages.has_embedding
     root = model.embedding_parameters * stages.has_embedding + model.head_parameters * stages.has_head * own_head
     return LocalParameters(
@@ -73,8 +72,10 @@ def local_adapters(model: Model, plans: Plan, stages: Stages, rank: int) -> Colu
     return np.einsum("krn,k->rn", stages.layers, per_kind) / plans.tp
 
 
-def _dense(layer: Layer, hidden: int, plans: Plan) -> Count:
-    return layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
+def layer_parameters(layer: Layer, hidden: int, plans: Plan) -> tuple[Count, Count]:
+    """Parameters of one layer on a rank, outside experts and in experts; what is no large matrix is on every rank."""
+    dense = layer.dense_parameters(hidden) / plans.tp + layer.other_parameters
+    return dense, layer.expert_parameters(hidden) / (plans.ep * plans.expert_tp)
 
 
 def _adapters(layer: Layer, hidden: int, rank: int) -> Count:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from planner.estimate.kernels import Kernels
-from planner.estimate.shapes import Shapes, attention_widths
+from planner.estimate.shapes import Shapes, attention_widths, head_split
 from planner.quantities import Count, Seconds
 from planner.spec.model import Layer, Model
-from planner.spec.plan import ContextKind, Plan
+from planner.spec.plan import Plan
 
 Passes = tuple[Seconds, Seconds, Seconds]
 """Forward, gradient of the inputs, gradient of the weights."""
@@ -80,7 +78,7 @@ def layer_products(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> li
 def _attention_products(model: Model, layer: Layer, plans: Plan, shape: Shapes) -> list[Product]:
     h, tokens, latent = model.hidden_size, shape.tokens, layer.attention.latent
     blocks = 2 if layer.cross_attention else 1
-    ulysses = np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
+    ulysses = head_split(plans)
     query, kv, out = attention_widths(layer.attention, shape, ulysses)
     if latent is None:
         return [Product(tokens, h, query + kv, blocks), Product(tokens, out, h, blocks)]

@@ -117,4 +117,3 @@ class Throughput(Rows):
     samples_per_s: Number
     mfu: Number
     hfu: Number
-    usd_per_million_tokens: Number

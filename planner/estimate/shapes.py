@@ -41,6 +41,11 @@ def sequence_split(plans: Plan) -> Count:
     return np.where(np.asarray(plans.sequence_parallel) > 0, plans.tp, 1)
 
 
+def head_split(plans: Plan) -> Count:
+    """What Ulysses divides heads by (and the ring positions instead)."""
+    return np.where(np.asarray(plans.context_kind) == ContextKind.ULYSSES, plans.cp, 1)
+
+
 def shapes(layer: Layer, plans: Plan, workload: Workload) -> Shapes:
     """Shapes of one layer under each plan.
 
@@ -48,8 +53,7 @@ def shapes(layer: Layer, plans: Plan, workload: Workload) -> Shapes:
     Key-value heads are repeated where tensor parallelism exceeds their number.
     """
     tokens = rank_tokens(plans, workload)
-    ulysses = np.asarray(plans.context_kind) == ContextKind.ULYSSES
-    heads_split = plans.tp * np.where(ulysses, plans.cp, 1)
+    heads_split = plans.tp * head_split(plans)
     experts = layer.experts
     routed = tokens * (experts.experts_per_token if experts else 0) * plans.expert_tp / plans.tp
     return Shapes(
@@ -57,7 +61,7 @@ def shapes(layer: Layer, plans: Plan, workload: Workload) -> Shapes:
         split=sequence_split(plans),
         heads=layer.attention.num_attention_heads / heads_split,
         key_value_heads=np.maximum(layer.attention.num_key_value_heads / heads_split, 1),
-        queries=workload.seq_len / np.where(ulysses, 1, plans.cp),
+        queries=workload.seq_len * head_split(plans) / plans.cp,
         routed=routed,
         local_experts=(experts.num_experts if experts else 0) / plans.ep,
     )

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.cost.kernels import host_time
+from planner.cost.kernels import device_or_host_time, host_time
 from planner.cost.overlap import exposed_time
 from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
@@ -71,8 +71,9 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
     dp_forward, dp_backward = _data_parallel_exposed(plans, forward, both - forward, wire, penalty)
     launches = host_time(_operators(plans, setting.stack), setting.profile.launch_time)
-    host = np.maximum(launches - forward - dp_forward, 0)
-    host = host + np.maximum(passes * launches - (both - forward) - dp_backward, 0)
+    on_device, on_device_backward = forward + dp_forward, both - forward + dp_backward
+    host = device_or_host_time(on_device, launches) - on_device
+    host = host + device_or_host_time(on_device_backward, passes * launches) - on_device_backward
     return MicroBatchTime(
         matmul=compute.matmul + compute.input_gradient + compute.weight_gradient,
         attention=compute.attention + compute.attention_backward,
@@ -83,7 +84,7 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
         ep_exposed=ep,
         dp_exposed=dp_forward + dp_backward,
         host=host,
-        forward=forward + dp_forward,
+        forward=on_device,
         weight_gradient=compute.weight_gradient,
     )
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.optimizers import state_bytes
+from planner.cost.optimizers import OPTIMIZERS, state_bytes
 from planner.cost.states import gathered_bytes, held_bytes, quantized_bytes, reduction_bytes
 from planner.estimate.activations import element_bytes
-from planner.estimate.parameters import LocalParameters, local_adapters, local_parameters
+from planner.estimate.parameters import LocalParameters, local_parameters, trained_parameters
 from planner.estimate.stages import Stages
 from planner.estimate.synchronisation import reduces_once
 from planner.quantities import Bytes, Column
@@ -66,7 +66,7 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
     gradients = held(costs.gradient, gradients_split)
     on_host = np.asarray(plans.offload) >= Offload.OPTIMIZER
     all_on_host = np.asarray(plans.offload) == Offload.ALL
-    paged = workload.optimizer.endswith("-paged")
+    paged = OPTIMIZERS[workload.optimizer].paged
     return State(
         weights=np.where(all_on_host, 0.0, weights),
         gradients=np.where(on_host & (code >= Sharding.ZERO2), 0.0, gradients),
@@ -109,12 +109,11 @@ class LoraParameters:
         cls, model: Model, plans: Plan, workload: Workload, stages: Stages, local: LocalParameters
     ) -> LoraParameters:
         """Full training has nothing frozen; with adapters everything else is."""
-        none = np.zeros_like(local.dense)
+        trained, none = trained_parameters(model, plans, workload, stages), np.zeros_like(local.dense)
         if workload.method == "full":
-            return cls(local.outside_experts, local.experts, none, none, none, 0.0)
-        adapters = local_adapters(model, plans, stages, workload.lora_rank)
+            return cls(trained.dense, trained.experts, none, none, none, 0.0)
         layer_bytes = quantized_bytes() if workload.method == "qlora" else element_bytes(workload)
-        return cls(adapters, none, local.dense, local.experts, local.root, layer_bytes)
+        return cls(trained.dense, trained.experts, local.dense, local.experts, local.root, layer_bytes)
 
     def frozen_bytes(self, plans: Plan, divided: Column) -> Column:
         """Frozen weights held; only ZeRO-3 divides them. Embedding and head are not quantized."""

@@ -16,10 +16,8 @@ GRADIENT_PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0}
 """Forward and backward over the forward: frozen weights need no gradient of their own."""
 
 
-def throughput(
-    model: Model, plans: Plan, workload: Workload, cluster: Cluster, time: StepTime, *, usd_per_gpu_hour: float = 0.0
-) -> Throughput:
-    """Tokens, samples, MFU, HFU and USD per million tokens; `usd_per_gpu_hour` 0 makes the last 0."""
+def throughput(model: Model, plans: Plan, workload: Workload, cluster: Cluster, time: StepTime) -> Throughput:
+    """Tokens, samples, MFU and HFU of each plan."""
     world, step = cluster.world_size, time.total
     tokens_per_s = workload.tokens_per_step / step
     peak = cluster.accelerator.peak_flops(workload.precision)
@@ -32,7 +30,6 @@ def throughput(
         samples_per_s=workload.global_batch_size / step,
         mfu=flops_utilization(passes * forward, step, peak, world),
         hfu=flops_utilization(passes * forward + again, step, peak, world),
-        usd_per_million_tokens=usd_per_gpu_hour / 3600 * world / tokens_per_s * 1e6,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from planner.quantities import Scalar, Seconds
 from planner.tables import Table
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 LEVELS = ("calibrated", "transferred", "datasheet")
 
 
