@@ -85,12 +85,12 @@ class RankedPlan:
     @property
     def time_terms(self) -> list[TermValue]:
         """Every term of the step time with its formulas, largest first."""
-        return time_breakdown(self.time, self.plan, self.question.workload)
+        return time_breakdown(self.time, self.plan, self.question.workload, self.question.model)
 
     @property
     def memory_terms(self) -> list[TermValue]:
         """Every item of the peak with its formulas, largest first."""
-        return memory_breakdown(self.memory, self.plan, self.question.workload)
+        return memory_breakdown(self.memory, self.plan, self.question.workload, self.question.model)
 
     @cached_property
     def speed(self) -> Throughput:

@@ -64,7 +64,7 @@ def state_bytes(optimizer: str, state: str) -> Bytes:
 
     b = m e;  8 bits: m (1 + 4 / B);  factored: e (1 / rows + 1 / columns);  Muon: the mean of matrices and the rest
 
-    `optimizer` is a key of OPTIMIZERS (its record has the source), `state` "mixed" (fp32 states) or "16bit". Raises
+    Source: OPTIMIZERS, each with its own. `optimizer` is a key of it, `state` "mixed" (fp32 states) or "16bit". Raises
     KeyError for another.
 
     >>> state_bytes("adamw", "mixed"), state_bytes("adamw", "16bit"), state_bytes("sgd", "mixed")
@@ -87,7 +87,8 @@ def relative_traffic(optimizer: str, state: str) -> Scalar:
 
     r = M(optimizer, state) / M(adamw, mixed)    with M as `step_traffic`
 
-    Multiplies what a stack's AdamW moves, so that its way of looping over tensors carries over.
+    Multiplies what a stack's AdamW moves, so that its way of looping over tensors carries over. Source: operands of
+    each optimizer (OPTIMIZERS).
 
     >>> relative_traffic("adamw", "mixed"), round(relative_traffic("sgd", "mixed"), 2)
     (1.0, 0.43)

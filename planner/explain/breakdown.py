@@ -11,6 +11,7 @@ from planner.explain.formula import Formula
 from planner.explain.reasons import memory_items, time_terms
 from planner.explain.relevance import relevant_formulas
 from planner.explain.terms import MEMORY_TERMS, TIME_TERMS, Term
+from planner.spec.model import Model
 from planner.spec.plan import Plan
 from planner.spec.workload import Workload
 
@@ -36,22 +37,22 @@ class TermValue:
         }
 
 
-def time_breakdown(time: StepTime, plan: Plan, workload: Workload) -> list[TermValue]:
+def time_breakdown(time: StepTime, plan: Plan, workload: Workload, model: Model) -> list[TermValue]:
     """Every term of a plan's step time, largest first."""
-    return _breakdown(time_terms(time), TIME_TERMS, plan, workload)
+    return _breakdown(time_terms(time), TIME_TERMS, plan, workload, model)
 
 
-def memory_breakdown(memory: MemoryUse, plan: Plan, workload: Workload) -> list[TermValue]:
+def memory_breakdown(memory: MemoryUse, plan: Plan, workload: Workload, model: Model) -> list[TermValue]:
     """Every item of a plan's peak, largest first."""
-    return _breakdown(memory_items(memory), MEMORY_TERMS, plan, workload)
+    return _breakdown(memory_items(memory), MEMORY_TERMS, plan, workload, model)
 
 
 def _breakdown(
-    values: Mapping[str, float], terms: Mapping[str, Term], plan: Plan, workload: Workload
+    values: Mapping[str, float], terms: Mapping[str, Term], plan: Plan, workload: Workload, model: Model
 ) -> list[TermValue]:
     total = sum(values.values())
     found = [
-        TermValue(name, terms[name], value, value / total, relevant_formulas(name, terms[name], plan, workload))
+        TermValue(name, terms[name], value, value / total, relevant_formulas(name, terms[name], plan, workload, model))
         for name, value in values.items()
     ]
     return sorted(found, key=lambda each: (-each.value, each.name))

@@ -29,15 +29,41 @@ class Term:
         return (self.given,) if self.given else tuple(formula(function) for function in self.functions)
 
 
-_SHARDED = (collectives.all_gather_time, collectives.reduce_scatter_time, collectives.all_reduce_time)
+_SHARDED = (
+    collectives.all_gather_time,
+    collectives.reduce_scatter_time,
+    collectives.all_reduce_time,
+    collectives.bus_bandwidth,
+)
 
 TIME_TERMS: Mapping[str, Term] = {
-    "matmul": Term("matrix products", "compute", (kernels.matmul_time, flops.matmul_flops)),
-    "attention": Term("attention", "compute", (kernels.attention_time, flops.attention_flops)),
+    "matmul": Term(
+        "matrix products", "compute", (kernels.matmul_time, kernels.grouped_matmul_time, flops.matmul_flops)
+    ),
+    "attention": Term(
+        "attention",
+        "compute",
+        (
+            kernels.attention_time,
+            kernels.unfused_attention_time,
+            flops.attention_flops,
+            flops.visible_context,
+            kernels.attention_traffic,
+        ),
+    ),
     "elementwise": Term(
         "norms, activations, residuals",
         "memory bandwidth",
-        (kernels.memory_bound_time, kernels.norm_traffic, kernels.residual_traffic, kernels.activation_traffic),
+        (
+            kernels.memory_bound_time,
+            kernels.norm_traffic,
+            kernels.residual_traffic,
+            kernels.rotary_traffic,
+            kernels.activation_traffic,
+            kernels.routing_traffic,
+            kernels.adapter_traffic,
+            states.quantized_bytes,
+        ),
     ),
     "head": Term("output projection and loss", "compute", (kernels.matmul_time, kernels.loss_traffic)),
     "recompute": Term("recomputation in backward", "compute", (kernels.matmul_time, kernels.memory_bound_time)),
@@ -49,6 +75,7 @@ TIME_TERMS: Mapping[str, Term] = {
             collectives.all_reduce_time,
             collectives.all_gather_time,
             collectives.reduce_scatter_time,
+            collectives.bus_bandwidth,
         ),
     ),
     "cp_exposed": Term(
@@ -75,7 +102,6 @@ TIME_TERMS: Mapping[str, Term] = {
         "pipeline bubble",
         "waiting",
         (
-            pipeline.bubble_fraction,
             pipeline.gpipe_time,
             pipeline.one_f_one_b_time,
             pipeline.interleaved_time,
@@ -83,7 +109,9 @@ TIME_TERMS: Mapping[str, Term] = {
         ),
     ),
     "host": Term("kernel launches", "host", (kernels.device_or_host_time, kernels.host_time)),
-    "optimizer": Term("optimizer step", "memory bandwidth", (optimizers.optimizer_step_time, optimizers.step_traffic)),
+    "optimizer": Term(
+        "optimizer step", "memory bandwidth", (optimizers.optimizer_step_time, optimizers.relative_traffic)
+    ),
     "offload": Term("offloaded state", "host link", (optimizers.offload_time, optimizers.host_step_time)),
     "fixed": Term(
         "clipping, logging, synchronisation",
@@ -99,18 +127,21 @@ TIME_TERMS: Mapping[str, Term] = {
 """Field of StepTime -> its term."""
 
 MEMORY_TERMS: Mapping[str, Term] = {
-    "weights": Term("weights", "state", (states.held_bytes, states.quantized_bytes)),
+    "weights": Term("weights", "state", (states.held_bytes, states.quantized_bytes, states.adapter_parameters)),
     "gradients": Term("gradients", "state", (states.held_bytes,)),
-    "optimizer": Term(
-        "optimizer states", "state", (states.held_bytes, optimizers.moment_bytes, optimizers.quantized_moment_bytes)
-    ),
+    "optimizer": Term("optimizer states", "state", (states.held_bytes, optimizers.state_bytes)),
     "activations": Term(
         "activations in flight",
         "activations",
         (
             activations.norm_bytes,
             activations.attention_bytes,
+            activations.row_sum_bytes,
+            activations.score_bytes,
             activations.mlp_bytes,
+            activations.routed_bytes,
+            activations.eager_bytes,
+            activations.dropout_bytes,
             activations.layer_input_bytes,
             activations.selective_bytes,
             pipeline.gpipe_in_flight,

@@ -1,11 +1,15 @@
+import ast
 import importlib
 import inspect
 import pkgutil
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
+import planner
 import planner.cost
+from planner.catalogue.models import model
 from planner.estimate.records import MemoryUse, StepTime
 from planner.explain.formula import formula
 from planner.explain.relevance import CONDITIONS, relevant_formulas
@@ -111,8 +115,8 @@ def test_collectives_follow_from_sharding_and_sequence_parallelism():
         Plan(dp_shard=4, dp_replicate=2, sharding=Sharding.ZERO3),
     )
     calls = [{name.rpartition(".")[2] for name in names_of("dp_exposed", plan)} for plan in (ddp, fsdp, hsdp)]
-    assert calls[0] == {"exposed_time", "all_reduce_time"}
-    assert calls[1] == {"exposed_time", "all_gather_time", "reduce_scatter_time"}
+    assert calls[0] == {"exposed_time", "all_reduce_time", "bus_bandwidth"}
+    assert calls[1] == {"exposed_time", "all_gather_time", "reduce_scatter_time", "bus_bandwidth"}
     assert calls[2] == calls[0] | calls[1]
     assert "planner.cost.collectives.all_reduce_time" not in names_of("tp_exposed", Plan(tp=2, sequence_parallel=1))
 
@@ -124,4 +128,19 @@ def test_every_condition_belongs_to_a_function_of_its_term():
 
 
 def names_of(term, plan):
-    return [each.name for each in relevant_formulas(term, TIME_TERMS[term], plan, Workload(64, 4096))]
+    return [each.name for each in relevant_formulas(term, TIME_TERMS[term], plan, Workload(64, 4096), model("gpt2"))]
+
+
+def cost_functions_named_in(folder):
+    """Names of the cost functions that the modules of a folder of the package mention."""
+    paths = (Path(planner.__file__).parent / folder).glob("*.py")
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    named = {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.id for n in nodes if isinstance(n, ast.Name)}
+    cached = {"state_bytes", "relative_traffic"}
+    return named & ({function.__name__ for function in cost_functions()} | cached)
+
+
+def test_the_formulas_that_are_shown_are_those_that_estimates_are_made_of():
+    shown = {f.__name__ for term in (*TIME_TERMS.values(), *MEMORY_TERMS.values()) for f in term.functions}
+    assert cost_functions_named_in("estimate") - {"flops_utilization"} - shown == set()
+    assert shown - cost_functions_named_in("estimate") - cost_functions_named_in("cost") == set()
