@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import planner
-from planner.spec.plan import ContextKind, GradientSync, Offload, Recompute, Sharding
+from planner.estimate.records import Role
+from planner.spec.plan import ContextKind, GradientSync, Offload, Recompute, Schedule, Sharding
 
 FSDP = planner.Plan(sharding=Sharding.ZERO3, recompute=Recompute.FULL)
 
@@ -184,6 +185,16 @@ def test_experts_are_divided_by_their_own_degrees_not_by_tensor_parallelism():
     experts = 32 * 8 * 3 * 4096 * 14336
     fewer = experts / 4 - experts / 8
     assert float(whole.weights - halved.weights) == pytest.approx(4 * fewer, rel=0.01)
+
+
+def test_the_fullest_stage_counts_not_the_average():
+    plan = planner.Plan(pp=4, schedule=Schedule.ONE_F_ONE_B, dp_shard=2, sharding=Sharding.ZERO1)
+    run = evaluated("llama-3.1-8b", "1xdgx-h100", plan, batch=64)
+    asked = run.question
+    moments = planner.memory_timeline(asked.model, run.plan, asked.workload, asked.stack)
+    fullest = {role: max(float(use.peak) for (of, _), use in moments.items() if of is role) for role in Role}
+    assert run.peak == max(fullest.values())
+    assert run.peak > 1.1 * np.mean(list(fullest.values()))
 
 
 def test_adapters_spare_the_weight_gradients_and_most_of_the_state():
