@@ -105,17 +105,16 @@ def test_runs_fit_or_run_out_of_memory_as_people_reported(verdict, entry):
         assert ranked.moment.name.lower() == entry["moment"]
 
 
-@wrong(
-    "37 of 42, 88 %: UC41 and UC58 ran out while loading and on the host; UC52, UC75 and UC80 are said to, and did not"
-)
+@wrong("38 of 45, 84 %; the seven stand in the table with their reasons")
 def test_nine_in_ten_verdicts_are_right(verdict):
     right = [verdict(i)[0] in RIGHT[entry["expected"]] for i, entry in enumerate(CASES["verdict"])]
     assert np.mean(right) >= RIGHT_VERDICTS
 
 
-def test_only_a_host_that_ran_out_of_memory_is_said_to_fit_comfortably(verdict):
-    ran_out = [i for i, entry in enumerate(CASES["verdict"]) if entry["expected"] == "out of memory"]
-    assert [CASES["verdict"][i]["case"] for i in ran_out if verdict(i)[0] is Verdict.FITS] == ["UC58"]
+@wrong("UC49 and UC58: buckets and pinned copies of DeepSpeed")
+def test_nothing_that_ran_out_of_memory_is_said_to_fit_comfortably(verdict):
+    ran_out = [i for i, entry in enumerate(CASES["verdict"]) if entry["expected"] != "fits"]
+    assert not [CASES["verdict"][i]["case"] for i in ran_out if verdict(i)[0] is Verdict.FITS]
 
 
 @pytest.mark.parametrize("entry", entries("memory"))
