@@ -49,5 +49,6 @@ def read_plan(path: Path) -> RankedPlan:
         model_text=contents.model.name,
         cluster_text=contents.cluster.name,
         notes=(note,) if changed else (),
+        plan_file=str(path),
     )
     return evaluate(question, contents.plan)

@@ -34,7 +34,10 @@ PREFERRED_PRECISIONS = ("bf16", "fp16", "fp32")
 
 @dataclass(frozen=True)
 class Question:
-    """Everything that an answer depends on. `assumed` names each value that the user did not give."""
+    """Everything that an answer depends on. `assumed` names each value that the user did not give.
+
+    `plan_file` is the plan.json that the question was read from, if it was.
+    """
 
     model: Model
     cluster: Cluster
@@ -46,6 +49,7 @@ class Question:
     cluster_text: str = ""
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    plan_file: str = ""
 
     @property
     def objective(self) -> str:
@@ -94,7 +98,9 @@ class Question:
         }
 
     def command(self, verb: str = "recommend") -> str:
-        """The whole question as one command line, defaults included."""
+        """The whole question as one command line, defaults included; of a plan.json, the one that judges it again."""
+        if self.plan_file and verb != "recommend":
+            return shlex.join(["planner", verb, self.plan_file])
         return shlex.join(["planner", verb, self.model_text, self.cluster_text, *self._options()])
 
     def _options(self) -> Iterator[str]:

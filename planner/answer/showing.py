@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import asdict, fields
-from pathlib import Path
 from typing import Any
 
 from planner.catalogue import hardware
@@ -27,7 +27,7 @@ def thing(text: str) -> Shown:
 
     Raises SpecError for an unknown name (with the nearest of every kind), FileFormatError for an unreadable file.
     """
-    if text.endswith(".json") or Path(text).exists():
+    if text.endswith(".json") or os.path.exists(text):
         return model(text)
     for kind in (model, hardware.accelerator, hardware.node, hardware.network, stack):
         with suppress(SpecError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -104,20 +105,23 @@ def question_from(asked: dict[str, Any], *, quiet: bool) -> Question:
 
 
 def plan_from(asked: dict[str, Any], *, quiet: bool) -> RankedPlan | None:
-    """The plan of a plan.json given in place of MODEL and CLUSTER; None where a question is asked instead.
+    """The plan of a plan.json (or of a folder with one) given in place of MODEL and CLUSTER; None where a question is.
 
     Raises UsageError where a cluster is missing, or options change what the file says.
     """
     if asked["cluster"] is not None:
         return None
-    if not asked["model"].endswith(".json"):
+    path = Path(asked["model"])
+    if os.path.exists(path / "plan.json"):
+        path /= "plan.json"
+    if path.suffix != ".json":
         raise click.UsageError("missing CLUSTER, such as 2xdgx-h100")
     given = [name for name, value in asked.items() if value is not None and name != "model"]
     if given:
         raise click.UsageError(f"a plan.json answers its own question: leave out --{given[0].replace('_', '-')}")
     from planner.answer.plan_files import read_plan
 
-    ranked = read_plan(Path(asked["model"]))
+    ranked = read_plan(path)
     if not quiet:
         print_notes(ranked.question)
     return ranked

@@ -14,21 +14,25 @@ from planner.errors import FileFormatError
 from planner.tables import Table
 
 
-def read_json(path: Path, *, schema_version: int) -> dict[str, Any]:
-    """The object in a JSON file.
+def read_json(path: Path, *, schema_version: int, hint: str = "the planner did not write it") -> dict[str, Any]:
+    """The object in a JSON file; `hint` says what was expected where another program wrote it.
 
     Raises FileFormatError where the file cannot be read, is no JSON object, or has another schema version.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise FileFormatError(f"cannot be read ({error.strerror})", where=str(path)) from error
+        raise FileFormatError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except RecursionError as error:
+        raise FileFormatError("is nested too deeply", where=str(path)) from error
     except ValueError as error:
-        raise FileFormatError(f"is not JSON ({error})", where=str(path)) from error
+        raise FileFormatError(f"is not JSON: {error}", where=str(path)) from error
     if not isinstance(data, dict):
         raise FileFormatError("should hold a JSON object", where=str(path))
-    if data.get("schema_version") != schema_version:
-        found = data.get("schema_version")
+    if "schema_version" not in data:
+        raise FileFormatError(f"has no schema_version: {hint}", where=str(path))
+    if data["schema_version"] != schema_version:
+        found = data["schema_version"]
         raise FileFormatError(f"schema_version should be {schema_version}, not {found!r}", where=str(path))
     return data
 
@@ -39,10 +43,14 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     text = re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
 
 
 def table_to_json(table: Table, names: tuple[str, ...], *, digits: int = 4) -> dict[str, Any]:

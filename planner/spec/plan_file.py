@@ -19,6 +19,7 @@ from planner.spec.workload import Workload
 
 SCHEMA_VERSION = 1
 FILE_NAME = "plan.json"
+NO_PLAN = "it is no plan.json; beside a model's config.json, name a CLUSTER such as 2xdgx-h100"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def read_plan_file(path: Path) -> PlanFile:
     Raises FileFormatError for a file that cannot be read, is no plan, is of another schema version, or whose degrees do
     not multiply to the cluster's size.
     """
-    data = read_json(path, schema_version=SCHEMA_VERSION)
+    data = read_json(path, schema_version=SCHEMA_VERSION, hint=NO_PLAN)
     del data["schema_version"]
     prediction = data.pop("prediction", {})
     contents = from_plain(PlanFile, data, where=str(path))

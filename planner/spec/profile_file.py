@@ -46,7 +46,7 @@ def read_profile(path: Path) -> Profile:
 
     Raises FileFormatError, naming file and key, where the file is no profile or a value is out of range.
     """
-    data = read_json(path, schema_version=SCHEMA_VERSION)
+    data = read_json(path, schema_version=SCHEMA_VERSION, hint="it is no efficiency profile")
     unknown = set(data) - {"schema_version", *_HEAD, *NUMBERS, *(f"{name}_s" for name in TIMES), *TEXTS, *_TABLES}
     if unknown:
         raise FileFormatError(f"unknown key {', '.join(sorted(unknown))}", where=str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,10 @@ def model_from_config(config: Mapping[str, Any], *, name: str, where: str) -> Mo
     """
     if not isinstance(config, Mapping):
         raise FileFormatError(f"not a model's configuration: {shown(config)} where a table belongs", where=where)
+    if "schema_version" in config and "plan" in config:
+        raise FileFormatError(
+            "a plan.json names its own cluster: planner explain or fits, and this file alone", where=where
+        )
     model = (joined_model if has_parts(config) else single_model)(config, where=where)
     if model.parameters > LARGEST_MODEL:
         raise FileFormatError(f"its sizes come to {model.parameters:.1e} parameters; check them", where=where)
@@ -52,20 +57,21 @@ def model_from_config(config: Mapping[str, Any], *, name: str, where: str) -> Mo
 def _parsed(file: Path, where: str) -> Any:
     """The file's JSON, whatever it holds."""
     try:
-        if not os.path.exists(file):
-            in_folder = file.name == "config.json" and os.path.isdir(file.parent)
-            missing = "the folder holds no config.json" if in_folder else "there is no such file"
-            raise FileFormatError(missing, where=where)
-        if not file.is_file():
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
             raise FileFormatError("not a regular file", where=where)
-        if file.stat().st_size > LARGEST_FILE:
-            size = f"{file.stat().st_size / 1e6:.0f} MB"
+        if found.st_size > LARGEST_FILE:
+            size = f"{found.st_size / 1e6:.0f} MB"
             raise FileFormatError(f"{size} is too large for a model's config.json (some kB)", where=where)
         return json.loads(file.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise FileFormatError(f"not UTF-8 text (byte {error.start})", where=where) from None
     except RecursionError:
         raise FileFormatError("its tables are nested too deeply", where=where) from None
+    except FileNotFoundError:
+        in_folder = file.name == "config.json" and os.path.isdir(file.parent)
+        missing = "the folder holds no config.json" if in_folder else "there is no such file"
+        raise FileFormatError(missing, where=where) from None
     except OSError as error:
         raise FileFormatError(f"cannot be read: {error.strerror or error}", where=where) from None
     except ValueError as error:

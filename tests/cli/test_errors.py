@@ -51,6 +51,7 @@ WRONG = [
     (("fits", "llama-3.1-8b"), 2, "missing CLUSTER, such as 2xdgx-h100"),
     (("explain", "nowhere/plan.json"), 4, "nowhere/plan.json"),
     (("explain", "plan.json", "--seq-len", "8"), 2, "leave out --seq-len"),
+    (("show", "h" * 300), 2, "unknown name 'hhh"),
     (("show", "h1000"), 2, "unknown name 'h1000'; did you mean h100"),
     (("ls", "modles"), 2, "'modles' is not one of 'models'"),
     (("topo", "show", "2xdgx-h100", "--tp", "3"), 2, "which does not divide 16 GPUs"),

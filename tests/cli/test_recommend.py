@@ -151,6 +151,16 @@ def test_a_narrow_window_stays_legible(planner, columns):
     assert "step time" in result.stdout
 
 
+def test_an_emitted_plan_is_judged_again_by_its_file_or_folder_alone(planner, tmp_path):
+    answer(planner, "--emit", tmp_path)
+    path = tmp_path / "plan.json"
+    for command in ("fits", "explain"):
+        result = planner(command, tmp_path, "--quiet")
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout.splitlines()[-1] == f"planner {command} {path}"
+        assert result.stdout == planner(command, path, "--quiet").stdout
+
+
 def test_emit_writes_a_plan_that_fits_and_explain_read(planner, tmp_path):
     result = answer(planner, "--emit", tmp_path / "run")
     path = tmp_path / "run" / "plan.json"

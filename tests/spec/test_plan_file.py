@@ -100,7 +100,7 @@ def test_a_wrong_value_is_named_with_its_place(path, change, message):
     assert str(error.value).startswith(str(path))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "[" * 100_000])
 def test_what_is_no_plan_is_refused(tmp_path, text):
     path = tmp_path / "plan.json"
     path.write_text(text)
@@ -111,6 +111,20 @@ def test_what_is_no_plan_is_refused(tmp_path, text):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(FileFormatError, match="No such file"):
         read_plan_file(tmp_path / "none.json")
+
+
+def test_a_config_where_a_plan_belongs_is_told_from_a_broken_plan(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama"}')
+    with pytest.raises(FileFormatError, match="no schema_version: it is no plan"):
+        read_plan_file(path)
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path):
+    (tmp_path / "plan.json").mkdir()
+    with pytest.raises(FileFormatError, match="cannot be written"):
+        write_plan_file(CONTENTS, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["plan.json"]
 
 
 def test_the_hash_changes_with_any_value_and_only_then():

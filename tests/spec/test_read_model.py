@@ -315,3 +315,12 @@ def test_a_missing_file_and_a_device_are_no_models(tmp_path):
         read_model(tmp_path / "nothing.json")
     with pytest.raises(FileFormatError, match="not a regular file"):
         read_model("/dev/null")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    with pytest.raises(FileFormatError, match=r"loop\.json: cannot be read: "):
+        read_model(tmp_path / "loop.json")
+
+
+def test_a_plan_is_told_from_a_model(tmp_path):
+    (tmp_path / "plan.json").write_text('{"schema_version": 1, "plan": {"tp": 8}}')
+    with pytest.raises(FileFormatError, match=r"a plan\.json names its own cluster"):
+        read_model(tmp_path / "plan.json")
