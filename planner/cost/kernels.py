@@ -12,6 +12,7 @@ from planner.cost.flops import matmul_flops
 from planner.quantities import Bytes, BytesPerSecond, Count, Flop, FlopPerSecond, Scalar, Seconds
 
 ELEMENT: Bytes = 2.0
+MASK: Bytes = 1.0
 UNFUSED_FORWARD_BYTES: Bytes = 13.0
 """Memory traffic per attention score, forward: write, mask and softmax, dropout, read for the product with values."""
 UNFUSED_BACKWARD_BYTES: Bytes = 19.0
@@ -258,6 +259,19 @@ def routing_traffic(tokens: Count, hidden: Count, experts_per_token: Count, *, e
     1.056964608
     """
     return 2.0 * (experts_per_token + 1) * tokens * hidden * element_bytes
+
+
+def dropout_traffic(tokens: Count, hidden: Count, *, element_bytes: Bytes = ELEMENT, mask: Bytes = MASK) -> Bytes:
+    """One dropout on the residual path, forward: read and write, and its mask.
+
+    M = T h (2 b + mask)
+
+    Source: its operands; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.1, for the mask of one byte.
+
+    >>> dropout_traffic(1, 4096) == 5 * 4096
+    True
+    """
+    return tokens * hidden * (2.0 * element_bytes + mask)
 
 
 def adapter_traffic(tokens: Count, inputs: Count, outputs: Count, *, element_bytes: Bytes = ELEMENT) -> Bytes:

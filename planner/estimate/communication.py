@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from planner.cost import collectives as cost
-from planner.quantities import Bytes, Scalar, Seconds
+from planner.quantities import Bytes, BytesPerSecond, Scalar, Seconds
 from planner.spec.cluster import Cluster, Wiring
 from planner.spec.profile import COLLECTIVES, CollectiveFit, Profile
 from planner.topology.links import GroupLinks
@@ -21,12 +21,15 @@ IN_SWITCH_RANKS = 5
 class Network:
     """The efficiencies of a cluster's two kinds of links: inside a link domain, and between domains.
 
-    `in_switch` is the all-reduce of a switch that reduces itself (NVLS), None where there is none.
+    `in_switch` is the all-reduce of a switch that reduces itself (NVLS), None where there is none. `through_host` is one
+    slot's bandwidth where all bytes pass through host memory, else 0: the efficiencies measured there are shares of the
+    slot with the contention in the host included, so that it must not be counted again.
     """
 
     local: Mapping[str, CollectiveFit]
     remote: Mapping[str, CollectiveFit]
     in_switch: CollectiveFit | None = None
+    through_host: BytesPerSecond = 0.0
 
     @classmethod
     def of(cls, cluster: Cluster, profile: Profile) -> Network:
@@ -34,7 +37,8 @@ class Network:
         node = cluster.node
         link = f"{node.link}-host" if node.wiring is Wiring.HOST else node.link
         in_switch = profile.collectives.get((f"{link}-nvls", "all_reduce")) if node.in_network_reduction else None
-        return cls(_fits(profile, link), _fits(profile, node.fabric.kind), in_switch)
+        through_host = node.link_bandwidth if node.wiring is Wiring.HOST else 0.0
+        return cls(_fits(profile, link), _fits(profile, node.fabric.kind), in_switch, through_host)
 
     def all_reduce(self, size: Bytes, links: GroupLinks) -> Seconds:
         """Time of an all-reduce of `size` bytes in every group."""
@@ -55,7 +59,7 @@ class Network:
             size,
             links.size,
             local=links.local,
-            local_bandwidth=links.local_bandwidth * local.efficiency,
+            local_bandwidth=self._inside(links) * local.efficiency,
             remote_bandwidth=links.remote_bandwidth * remote.efficiency,
             start=_where_remote(links, remote.start, local.start),
             step_latency=_where_remote(links, remote.step_latency, local.step_latency),
@@ -65,7 +69,7 @@ class Network:
         """Time to send `size` bytes to the neighbour; 0 in a group of one."""
         local, remote = self.local["send_recv"], self.remote["send_recv"]
         bandwidth = _where_remote(
-            links, links.remote_bandwidth * remote.efficiency, links.local_bandwidth * local.efficiency
+            links, links.remote_bandwidth * remote.efficiency, self._inside(links) * local.efficiency
         )
         latency = _where_remote(links, remote.start + remote.step_latency, local.start + local.step_latency)
         return cost.send_time(size * np.greater(links.size, 1), bandwidth=bandwidth, latency=latency)
@@ -76,13 +80,13 @@ class Network:
         effective = cost.bus_bandwidth(
             group=links.size,
             local=links.local,
-            local_bandwidth=links.local_bandwidth * local.efficiency,
+            local_bandwidth=self._inside(links) * local.efficiency,
             remote_bandwidth=links.remote_bandwidth * remote.efficiency,
         )
         nominal = cost.bus_bandwidth(
             group=links.size,
             local=links.local,
-            local_bandwidth=links.local_bandwidth,
+            local_bandwidth=self._inside(links),
             remote_bandwidth=links.remote_bandwidth,
         )
         share = _where_remote(links, remote.low_latency_share, local.low_latency_share)
@@ -94,6 +98,10 @@ class Network:
             "hop_latency": _where_remote(links, remote.hop_latency, local.hop_latency),
             "low_latency_bandwidth": np.where(np.isfinite(nominal), nominal, 0.0) * share,
         }
+
+    def _inside(self, links: GroupLinks) -> BytesPerSecond:
+        """Bandwidth inside a domain that efficiencies are shares of; infinite in a group of one."""
+        return np.maximum(links.local_bandwidth, self.through_host)
 
     def _local_fit(self, collective: str, links: GroupLinks) -> CollectiveFit:
         """The fit inside a domain, row by row that of the switch where it reduces."""

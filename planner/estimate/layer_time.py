@@ -99,7 +99,8 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
         elementwise_backward=elementwise * cost.ELEMENTWISE_BACKWARD + 2 * frozen,
         recompute=0.0,
     )
-    return _with_recompute(time, plans, stack, skipped=forward[-1], operators=_every_second(layer, forward))
+    operators = _every_second(layer, forward) + attention * (workload.attention == "math")
+    return _with_recompute(time, plans, stack, skipped=forward[-1], operators=operators)
 
 
 def _attention(setting: Setting, layer: Layer, plans: Plan, shape: Shapes) -> tuple[Seconds, Seconds]:
@@ -128,6 +129,7 @@ def _elementwise_traffic(setting: Setting, layer: Layer, plans: Plan, shape: Sha
         2 * cost.norm_traffic(outside, hidden, element_bytes=element)
         + 2 * cost.residual_traffic(outside, hidden, element_bytes=element)
         + cost.rotary_traffic(shape.tokens, rotated, element_bytes=element)
+        + 2 * cost.dropout_traffic(outside, hidden, element_bytes=element) * setting.workload.dropout
     )
     if layer.mlp:
         width = layer.mlp.intermediate_size / plans.tp

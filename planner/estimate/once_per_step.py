@@ -28,9 +28,9 @@ PCIE_EFFICIENCY: Scalar = 0.8
 class OncePerStep:
     """Seconds of shape (rows,), each of the pipeline rank with the most of it; `root` of shape (roles, rows).
 
-    `reduce` and `gather` are on the wire, hidden or not: DDP's all-reduce; the reduce-scatter of ZeRO-1, ZeRO-2 and
-    of pipelines that keep ZeRO-3's weights, and their gather of weights. `root` is what is gathered and reduced of
-    embedding and head with every micro-batch; `streamed` the weights that a micro-batch brings from the host.
+    `reduce` and `gather` are on the wire, hidden or not: DDP's all-reduce; the reduce-scatter of ZeRO-1 and of
+    pipelines that keep ZeRO-3's weights; the gather of weights of these and of ZeRO-2. `root` is what is gathered and
+    reduced of embedding and head with every micro-batch; `streamed` what a micro-batch brings from the host.
     """
 
     reduce: Seconds

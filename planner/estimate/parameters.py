@@ -79,7 +79,7 @@ def layer_parameters(layer: Layer, hidden: int, plans: Plan) -> tuple[Count, Cou
 
 
 def _adapters(layer: Layer, hidden: int, rank: int) -> Count:
-    matrices = list(layer.attention.projections(hidden))
+    matrices = list(layer.attention.separate_projections(hidden))
     if layer.mlp:
         width = layer.mlp.intermediate_size
         matrices += [(hidden, width)] * (2 if layer.mlp.gated else 1) + [(width, hidden)]

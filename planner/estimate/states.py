@@ -53,7 +53,9 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
     trainable = LoraParameters.of(model, plans, workload, stages, local)
     costs = byte_costs(plans, workload, stack)
     code = np.asarray(plans.sharding)
-    weights_split, gradients_split, optimizer_split = (np.where(code >= level, 1, 0) for level in (3, 2, 1))
+    weights_split, optimizer_split = (np.where(code >= level, 1, 0) for level in (Sharding.ZERO3, Sharding.ZERO1))
+    whole = (code == Sharding.ZERO2) & reduces_once(plans)
+    gradients_split = np.where((code >= Sharding.ZERO2) & ~whole, 1, 0)
 
     def held(bytes_each: Bytes, divided: Column) -> Bytes:
         dense_group = np.where(divided, plans.shard_group, 1)
@@ -134,14 +136,16 @@ def _zero3(
     code = np.asarray(plans.sharding)
     sharded, keep, full = code >= Sharding.ZERO3, code == Sharding.ZERO3_KEEP, workload.method == "full"
     weight, reduced = element_bytes(workload), stack.reduce_bytes
+    in_layers, in_root = weight if full else trainable.layer_weight_bytes, weight * local.root
     everything = local.outside_experts + local.experts
-    gathered = gathered_bytes(local.largest_layer, local.root, weight_bytes=weight)
+    all_weights = in_layers * (local.dense + local.experts) + in_root
+    gathered = gathered_bytes(local.largest_layer, 0.0, weight_bytes=in_layers) + in_root
     layer = reduction_bytes(local.largest_layer, gradient_bytes=weight, reduce_bytes=reduced)
     reducing = layer + np.where(reduces_once(plans), everything * reduced, 0.0)
     root = reduction_bytes(local.root, gradient_bytes=weight, reduce_bytes=reduced, buffers=1.0)
     return {
-        "gathered": np.where(keep, everything * weight, gathered) * sharded,
-        "root_gathered": np.where(keep, everything, local.root) * weight * sharded,
+        "gathered": np.where(keep, all_weights, gathered) * sharded,
+        "root_gathered": np.where(keep, all_weights, in_root) * sharded,
         "reducing": reducing * sharded * full,
         "root_reducing": root * sharded * full,
     }

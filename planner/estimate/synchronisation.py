@@ -15,6 +15,6 @@ def keeps_weights(plans: Plan) -> Column:
 
 def reduces_once(plans: Plan) -> Column:
     """Rows whose gradients are reduced once per step: summed locally until the last micro-batch."""
-    usual = (np.asarray(plans.sharding) < Sharding.ZERO3) | keeps_weights(plans)
+    usual = (np.asarray(plans.sharding) < Sharding.ZERO2) | keeps_weights(plans)
     asked = np.asarray(plans.gradient_sync)
     return (asked == GradientSync.ONCE) | (usual & (asked != GradientSync.EVERY))

@@ -85,28 +85,47 @@ def limits(time: StepTime, links: Links, cluster: Cluster) -> str:
         by_kind.setdefault(TIME_TERMS[name].kind, []).append(name)
     shares = {kind: sum(terms[name] for name in names) / total for kind, names in by_kind.items()}
     first, *others = sorted(shares, key=lambda kind: -shares[kind])
-    named = [f"{TIME_TERMS[name].title} {terms[name] / total:.0%}" for name in by_kind[first][:2]]
+    largest, *second = by_kind[first][:2]
+    worthy = [largest, *(name for name in second if terms[name] >= WORTH_SAYING * total)]
+    named = [_named(name, terms[name] / total, links, cluster) for name in worthy]
     parts = [f"{first} takes {shares[first]:.0%} of the step ({', '.join(named)})"]
     for kind in others:
         largest = by_kind[kind][0]
         share = terms[largest] / total
         if shares[kind] >= WORTH_SAYING:
             whole = f"{kind} {shares[kind]:.0%}, mostly " if share < ALMOST_ALL * shares[kind] else ""
-            over = f" over {_link(largest, links, cluster)}" if largest in GROUPS else ""
-            parts.append(f"{whole}{TIME_TERMS[largest].title} {share:.0%}{over}")
+            parts.append(whole + _named(largest, share, links, cluster))
     if shares["communication"] < WORTH_SAYING:
         parts.append("communication is hidden or absent")
     return "; ".join(parts)
 
 
+def _named(term: str, share: float, links: Links, cluster: Cluster) -> str:
+    """A term with its share of the step and, where ranks communicate, the link."""
+    over = f" over {_link(term, links, cluster)}" if term in GROUPS else ""
+    return f"{TIME_TERMS[term].title} {share:.0%}{over}"
+
+
 def _link(term: str, links: Links, cluster: Cluster) -> str:
-    """The link that paces the slowest group of a term, with what one rank gets of it."""
+    """The link that paces the slowest group of a term, with what one rank gets of it.
+
+    Between sites that is the wide-area link; among unlike networks the slowest.
+    """
     groups = [getattr(links, name) for name in GROUPS[term]]
     slowest = min((group for group in groups if group.size > 1), key=_ring_bandwidth, default=groups[0])
     crosses = slowest.size > slowest.local
     if crosses and slowest.local * slowest.remote_bandwidth <= slowest.local_bandwidth:
-        return f"{cluster.node.fabric.name} ({format_bandwidth(float(slowest.remote_bandwidth))} per GPU)"
+        return f"{_network(slowest, cluster)} ({format_bandwidth(float(slowest.remote_bandwidth))} per GPU)"
     return f"{cluster.node.link} ({format_bandwidth(float(slowest.local_bandwidth))} per GPU)"
+
+
+def _network(group: GroupLinks, cluster: Cluster) -> str:
+    """What joins the nodes of a group."""
+    if cluster.wan and group.remote_latency >= cluster.wan.latency:
+        return "the wide-area link"
+    return min(
+        (pool.node for pool in cluster.pools), key=lambda node: float(node.fabric.node_bandwidth) / node.gpus_per_node
+    ).fabric.name
 
 
 def _ring_bandwidth(group: GroupLinks) -> float:

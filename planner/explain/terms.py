@@ -61,6 +61,7 @@ TIME_TERMS: Mapping[str, Term] = {
             kernels.rotary_traffic,
             kernels.activation_traffic,
             kernels.routing_traffic,
+            kernels.dropout_traffic,
             kernels.adapter_traffic,
             states.quantized_bytes,
         ),

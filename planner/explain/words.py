@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -103,6 +103,35 @@ def extras(plan: Plan) -> str:
         ("all offloaded", plan.offload == Offload.ALL),
     ]
     return ", ".join(name for name, present in named if present)
+
+
+def legend(plans: Sequence[Plan]) -> list[str]:
+    """What is not plain in the short names and extras of some plans, each with the first plan that bears it.
+
+    >>> legend([Plan(pp=4, virtual_stages=5, dp_shard=8, dp_replicate=2, sharding=Sharding.ZERO3)])
+    ['PP 4x5: 4 pipeline stages of 5 chunks', 'HSDP 2x8: 2 replicas, each sharded over 8 GPUs']
+    """
+    kinds = [
+        (lambda plan: plan.virtual_stages > 1, _virtual_words),
+        (lambda plan: plan.sharding == Sharding.ZERO3_KEEP, _keep_words),
+        (lambda plan: plan.sharding != Sharding.NONE and plan.dp_replicate > 1, _hybrid_words),
+        (lambda plan: bool(plan.sequence_parallel), lambda plan: "SP: sequence parallelism beside TP"),
+        (lambda plan: plan.rank_order != RankOrder.TP_CP_DP_PP, lambda plan: "order: axes of ranks, innermost first"),
+    ]
+    first = [(next(filter(borne, plans), None), words) for borne, words in kinds]
+    return [words(plan) for plan, words in first if plan is not None]
+
+
+def _virtual_words(plan: Plan) -> str:
+    return f"PP {plan.pp}x{plan.virtual_stages}: {plan.pp} pipeline stages of {plan.virtual_stages} chunks"
+
+
+def _keep_words(plan: Plan) -> str:
+    return "-keep: parameters stay gathered from forward to backward (reshard_after_forward off)"
+
+
+def _hybrid_words(plan: Plan) -> str:
+    return f"{_data_name(plan)}: {plan.dp_replicate} replicas, each sharded over {plan.shard_group} GPUs"
 
 
 def _order(plan: Plan) -> str:

@@ -59,6 +59,15 @@ class Attention:
         up = (mla.kv_lora_rank, heads * (mla.qk_nope_head_dim + mla.v_head_dim))
         return *query, down, up, out
 
+    def separate_projections(self, hidden_size: int) -> tuple[tuple[int, int], ...]:
+        """The matrices as they are named in checkpoints and adapted by LoRA: queries, keys and values apart."""
+        if self.latent is not None:
+            return self.projections(hidden_size)
+        kv = (hidden_size, self.num_key_value_heads * self.head_dim)
+        keys_and_values = (kv,) if self.key_is_value else (kv, kv)
+        queries = (hidden_size, self.num_attention_heads * self.head_dim)
+        return (queries, *keys_and_values, self.projections(hidden_size)[-1])
+
     def parameters(self, hidden_size: int) -> int:
         """Weights of the projections, without biases."""
         return sum(inputs * outputs for inputs, outputs in self.projections(hidden_size))

@@ -71,12 +71,12 @@ class GradientSync(IntEnum):
     """How often data-parallel ranks reduce gradients when micro-batches are accumulated."""
 
     USUAL = 0
-    """As the sharding does by itself: ZeRO-3 with every micro-batch, but in a pipeline that keeps its weights; all
-    others once per step."""
+    """As the sharding does by itself: what divides gradients (ZeRO-2, ZeRO-3) with every micro-batch, but in a pipeline
+    that keeps its weights; all others once per step."""
     EVERY = 1
     """With every micro-batch (accumulation without no_sync)."""
     ONCE = 2
-    """Once per step; ZeRO-3 then sums gradients unsharded (set_requires_gradient_sync(False))."""
+    """Once per step; ZeRO-2 and ZeRO-3 then sum gradients unsharded (set_requires_gradient_sync(False))."""
 
 
 class RankOrder(IntEnum):
