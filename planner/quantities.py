@@ -104,15 +104,22 @@ def format_bandwidth(bandwidth: float) -> str:
 def format_seconds(time: float) -> str:
     """A duration for people, with three significant digits.
 
-    >>> format_seconds(0.0123), format_seconds(3.2), format_seconds(90000)
-    ('12.3 ms', '3.20 s', '1.04 days')
+    >>> format_seconds(0.0123), format_seconds(3.2), format_seconds(88.48), format_seconds(90000)
+    ('12.3 ms', '3.20 s', '88.5 s', '1.04 days')
     """
-    for unit, size in (("days", 86400.0), ("h", 3600.0)):
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("s", 1.0)):
         if time >= size:
-            return f"{time / size:.3g} {unit}"
-    if time >= 1:
-        return f"{time:.2f} s" if time < 100 else f"{time:.0f} s"
+            return f"{three_digits(time / size)} {unit}"
     return f"{time * 1e3:.3g} ms" if time >= 1e-3 else f"{time * 1e6:.3g} us"
+
+
+def three_digits(value: float) -> str:
+    """A number for people, with three significant digits; whole from a thousand up.
+
+    >>> three_digits(3.3), three_digits(0.0414), three_digits(304.2), three_digits(12345.6)
+    ('3.30', '0.0414', '304', '12,346')
+    """
+    return f"{value:#.3g}".rstrip(".") if value < 999.5 else f"{value:,.0f}"
 
 
 def format_count(count: float) -> str:
@@ -125,6 +132,15 @@ def format_count(count: float) -> str:
         if abs(count) >= size:
             return f"{count / size:.2f}{suffix}"
     return f"{count:,.0f}"
+
+
+def counted(number: int, thing: str) -> str:
+    """How many of a thing there are, for people.
+
+    >>> counted(1, "GPU"), counted(1024, "GPU")
+    ('1 GPU', '1,024 GPUs')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def divisors(number: int) -> Column:

@@ -13,13 +13,15 @@ from planner.answer.software import targets_of
 from planner.errors import NoFeasiblePlan
 from planner.explain.reasons import limits, why_more_memory, why_slower
 from planner.explain.words import FAMILY_NAMES, PlanFamily
-from planner.quantities import format_bytes, format_seconds
+from planner.quantities import counted, format_bytes, format_seconds
 from planner.search.problem import Problem
 from planner.topology.links import Links
 
 SCHEMA_VERSION = 1
 SAME = 0.0005
 """Plans whose times differ by less are not worth a comparison of their terms."""
+TWICE = 1.0
+"""From this excess on people count times, not percent."""
 
 
 def format_rate(rate: float) -> str:
@@ -77,8 +79,9 @@ class Recommendation:
         """The answer in one sentence."""
         best, asked = self.best, self.question
         name, total, each = best.rate
+        gpus = counted(asked.cluster.world_size, "GPU")
         return (
-            f"Train {asked.model.name} on {asked.cluster.name} ({asked.cluster.world_size:,} GPUs) with {best.words}: "
+            f"Train {asked.model.name} on {asked.cluster.name} ({gpus}) with {best.words}: "
             f"{format_seconds(best.step_time)} per step ({format_seconds(float(best.interval.low))} to "
             f"{format_seconds(float(best.interval.high))}, {asked.profile.level}), "
             f"{format_rate(total)} {name} in total, {format_rate(each)} per GPU; "
@@ -122,7 +125,8 @@ class Recommendation:
         if slower < SAME:
             return f"{name} takes the same time and {format_bytes(abs(more))} {'more' if more >= 0 else 'less'} memory"
         verb = "ties, with" if other.tie else "takes"
-        return f"{name} {verb} {slower:.1%} more time: {why_slower(best.time, other.time)}"
+        more_time = f"{slower:.1%} more time" if slower < TWICE else f"{1 + slower:.1f} times as long"
+        return f"{name} {verb} {more_time}: {why_slower(best.time, other.time)}"
 
     def _absent(self) -> list[str]:
         """The simplest families of which no plan fits."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommendation import Recommendation, format_rate
 from planner.cli.printing import Heading, say, table
-from planner.explain.words import RECOMPUTE_NAMES, SCHEDULE_NAMES, extras
-from planner.quantities import GIB, format_count
+from planner.explain.words import RECOMPUTE_NAMES, SCHEDULE_NAMES, extras, legend
+from planner.quantities import GIB, format_count, format_seconds, three_digits
 from planner.spec.plan import Recompute, Schedule
 
 MEMORY = "memory:"
 """Begins the search's reasons for plans that are legal but too large."""
 REJECTIONS_SHOWN = 4
+SECONDS_PER_DAY = 86400.0
 
 
 def print_ranking(answer: Recommendation) -> None:
@@ -22,6 +25,9 @@ def print_ranking(answer: Recommendation) -> None:
     say()
     if any(plan.tie for plan in answer.plans):
         say("~ ties with the best: the chance that either is faster is under 80 %.", indent="  ")
+    explained = legend([plan.plan for plan in answer.plans])
+    if explained:
+        say(f"names: {'; '.join(explained)}", indent="  ")
     for title, text in _remarks(answer):
         say(f"{title}: {text}", indent="  ")
 
@@ -38,7 +44,7 @@ def _headings(answer: Recommendation) -> list[Heading]:
         Heading("ep", 6),
         Heading("dp_shard", 5),
         Heading("dp_replicate", 6),
-        Heading("micro-batch\n(seq x m)", 3),
+        Heading("micro-batch\nx number", 3),
         Heading("schedule", 4, left=True),
         Heading("recompute", 3, left=True),
         Heading("step time\n(s)", 1),
@@ -76,11 +82,12 @@ def _row(ranked: RankedPlan) -> list[str]:
 
 def _remarks(answer: Recommendation) -> list[tuple[str, str]]:
     """Titles and sentences below the table: the next plan, what limits the best, the other families, the rest."""
+    following = len(answer.plans[1:2])
     return [
-        *(("next", reason) for reason in answer.reasons[:1]),
+        *(("next", reason) for reason in answer.reasons[:following]),
         ("limit", answer.limit),
         ("runs with", ", ".join(answer.targets) or "no trainer known here: --target T searches what T can run"),
-        *(("instead", reason) for reason in answer.reasons[1:]),
+        *(("instead", reason) for reason in answer.reasons[following:]),
         ("fit", _fitting(answer)),
         *_illegal(answer),
         *_cost(answer),
@@ -89,23 +96,24 @@ def _remarks(answer: Recommendation) -> list[tuple[str, str]]:
 
 def _fitting(answer: Recommendation) -> str:
     """How many plans fit, and what the others fail by."""
-    failed = _named(answer, in_memory=True)
-    return f"{answer.feasible:,} of {answer.evaluated:,} legal plans" + (f"; the others: {failed}" if failed else "")
+    failed = {reason.removeprefix(MEMORY).strip(): n for reason, n in answer.rejected.items() if MEMORY in reason}
+    named = _commonest({f"{reason} ({n:,})": n for reason, n in failed.items()})
+    return f"{answer.feasible:,} of {answer.evaluated:,} legal plans" + (
+        f"; the others need too much: {named}" if named else ""
+    )
 
 
 def _illegal(answer: Recommendation) -> list[tuple[str, str]]:
-    """What made plans illegal, where it is worth knowing."""
-    reasons = _named(answer, in_memory=False)
-    return [("not legal", reasons)] if reasons else []
+    """What made plans illegal. Not how often: parts of plans are counted there, long before there are whole ones."""
+    named = _commonest({reason: n for reason, n in answer.rejected.items() if MEMORY not in reason})
+    return [("not legal", named)] if named else []
 
 
-def _named(answer: Recommendation, *, in_memory: bool) -> str:
-    """The commonest reasons with their counts; those of memory, or the others."""
-    chosen = {reason: count for reason, count in answer.rejected.items() if (MEMORY in reason) == in_memory}
-    counts = sorted(chosen.items(), key=lambda item: (-item[1], item[0]))
-    named = [f"{count:,} {reason.removeprefix(f'{MEMORY} ')}" for reason, count in counts[:REJECTIONS_SHOWN]]
-    more = [f"and {len(counts) - REJECTIONS_SHOWN} more"] if len(counts) > REJECTIONS_SHOWN else []
-    return "; ".join(named + more)
+def _commonest(counts: Mapping[str, int]) -> str:
+    """The commonest reasons."""
+    reasons = sorted(counts, key=lambda reason: (-counts[reason], reason))
+    more = [f"and {len(reasons) - REJECTIONS_SHOWN} more"] if len(reasons) > REJECTIONS_SHOWN else []
+    return "; ".join(reasons[:REJECTIONS_SHOWN] + more)
 
 
 def _cost(answer: Recommendation) -> list[tuple[str, str]]:
@@ -113,22 +121,14 @@ def _cost(answer: Recommendation) -> list[tuple[str, str]]:
     run, asked = answer.best.run, answer.question
     if run is None:
         return []
-    text = f"{format_count(run.tokens)} tokens take {run.days:,.3g} days, {run.gpu_hours:,.0f} GPU-hours"
+    duration = format_seconds(SECONDS_PER_DAY * run.days)
+    text = f"{format_count(run.tokens)} tokens take {duration}, {run.gpu_hours:,.0f} GPU-hours"
     if asked.price:
         price = asked.price
         date = f", prices of {price.date}" if price.date else ""
         money = _range(f"{run.usd_low:,.0f}", f"{run.usd_high:,.0f}")
         text += f", {money} USD (at {_range(f'{price.low:g}', f'{price.high:g}')} USD per GPU-hour{date})"
     return [("run", text)]
-
-
-def three_digits(value: float) -> str:
-    """A number with three significant digits.
-
-    >>> three_digits(3.3), three_digits(0.0414), three_digits(304.2)
-    ('3.30', '0.0414', '304')
-    """
-    return f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:,.0f}"
 
 
 def _range(low: str, high: str) -> str:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 import planner
@@ -61,6 +63,17 @@ def test_evaluating_the_best_plan_alone_gives_its_figures_again(answer):
     again = planner.evaluate(answer.question, answer.best.plan)
     assert again.step_time == pytest.approx(answer.best.step_time, rel=1e-12)
     assert again.peak == pytest.approx(answer.best.peak, rel=1e-12)
+
+
+def test_plans_many_times_slower_are_told_in_times_not_percent():
+    slow = recommend("llama-3.1-8b", "2xdgx-h100", Choices(network="tcp-1"))
+    told = [reason for reason in slow.reasons if "times as long" in reason]
+    assert told
+    assert not any(re.search(r"\d{3}\.\d% more time", reason) for reason in slow.reasons)
+
+
+def test_a_single_accelerator_is_not_counted_in_the_plural():
+    assert "(1 GPU) with one GPU," in recommend("gpt2", "1xh100-sxm", top=1).sentence
 
 
 def test_memory_as_objective_puts_the_smallest_first():

@@ -69,7 +69,7 @@ def test_what_was_assumed_is_said_on_stderr_and_not_when_given(planner):
 
 def test_reasons_compare_with_the_next_and_with_other_families(planner):
     out = answer(planner).stdout
-    assert re.search(r"^next: .+ more time: .+ more ", out, re.M)
+    assert re.search(r"^next: .+ (more time: .+ more |takes the same time )", out, re.M)
     assert re.search(r"^limit: \w+ takes \d+% of the step", out, re.M)
     assert len(re.findall(r"^instead: ", out, re.M)) >= 3
     assert re.search(r"^instead: pure DDP: no plan fits, the smallest needs 1\d\d\.\d GiB per GPU", out, re.M)
@@ -149,6 +149,22 @@ def test_a_narrow_window_stays_legible(planner, columns):
     assert max(len(line) for line in body) <= columns
     assert last.startswith("planner recommend ")
     assert "step time" in result.stdout
+
+
+def test_names_of_plans_are_explained_below_the_table(planner):
+    out = answer(planner, "--fix", "pp=2,vpp=2,sharding=hsdp", "--quiet").stdout
+    assert re.search(r"^names: PP 2x2: 2 pipeline stages of 2 chunks; ", out, re.M)
+
+
+def test_without_a_second_plan_nothing_is_called_the_next(planner):
+    out = answer(planner, "--top", "1", "--quiet").stdout
+    assert "\ninstead: " in out
+    assert "\nnext: " not in out
+
+
+def test_tokens_are_repeated_as_they_were_asked(planner):
+    result = answer(planner, "--tokens", "15.6T", "--usd-per-gpu-hour", "2.123456789", "--quiet")
+    assert " --tokens 15.6T --usd-per-gpu-hour 2.123456789 " in result.stdout.splitlines()[-1]
 
 
 def test_an_emitted_plan_is_judged_again_by_its_file_or_folder_alone(planner, tmp_path):

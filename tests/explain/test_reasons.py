@@ -3,9 +3,10 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from planner.catalogue.hardware import cluster
+from planner.catalogue.hardware import cluster, network
 from planner.estimate.records import MemoryUse, StepTime
 from planner.explain.reasons import limits, why_more_memory, why_slower
+from planner.spec.cluster import Wan
 from planner.topology.links import GroupLinks, Links
 
 CLUSTER = cluster("2xdgx-h100")
@@ -70,3 +71,27 @@ def test_limit_of_a_waiting_pipeline_is_the_bubble():
 def test_several_communications_are_summed_and_the_largest_is_named():
     text = limits(step(matmul=6.0, dp_exposed=3.0, tp_exposed=1.0), replace(LINKS, dp_shard=ACROSS), CLUSTER)
     assert text.endswith("communication 40%, mostly data-parallel communication 30% over ib-ndr400 (50.0 GB/s per GPU)")
+
+
+def test_limit_names_the_link_where_communication_itself_is_the_limit():
+    text = limits(step(matmul=2.0, dp_exposed=8.0), replace(LINKS, dp_shard=ACROSS), CLUSTER)
+    assert text.startswith("communication takes 80% of the step (data-parallel communication 80% over ib-ndr400 (50.0")
+
+
+def test_limit_leaves_out_second_terms_that_hardly_count():
+    text = limits(step(matmul=9.99, attention=0.01), LINKS, CLUSTER)
+    assert text.startswith("compute takes 100% of the step (matrix products 100%);")
+
+
+def test_limit_names_the_wide_area_link_between_sites():
+    sites = replace(CLUSTER, wan=Wan(1.25e9, 0.02))
+    far = replace(ACROSS, remote_bandwidth=1e8, remote_latency=0.02)
+    text = limits(step(matmul=6.0, dp_exposed=4.0), replace(LINKS, dp_shard=far), sites)
+    assert text.endswith("over the wide-area link (0.1 GB/s per GPU)")
+
+
+def test_limit_names_the_slower_of_two_networks():
+    slow = CLUSTER.with_fabric(network("ib-hdr200"))
+    mixed = replace(CLUSTER, pools=(*CLUSTER.pools, *slow.pools))
+    text = limits(step(matmul=6.0, dp_exposed=4.0), replace(LINKS, dp_shard=ACROSS), mixed)
+    assert "over ib-hdr200" in text

@@ -1,6 +1,6 @@
 import pytest
 
-from planner.explain.words import PlanFamily, family, plan_words, short_name
+from planner.explain.words import PlanFamily, family, legend, plan_words, short_name
 from planner.rows import concatenate
 from planner.spec.plan import ContextKind, Offload, Plan, Recompute, Schedule, Sharding
 
@@ -40,3 +40,10 @@ def test_words_name_what_is_divided_and_what_is_paid_for_it():
         "tensor parallelism 8 with sequence parallelism, 4 pipeline stages (1F1B), context parallelism 2 (ring), "
         "2 DDP replicas, micro-batch 1 x 32 in flight, full recomputation, optimizer offloaded"
     )
+
+
+def test_the_legend_explains_only_what_some_plan_bears():
+    assert legend([Plan(tp=8), Plan(dp_shard=8, sharding=Sharding.ZERO3)]) == []
+    kept = Plan(tp=2, dp_shard=4, dp_replicate=2, sharding=Sharding.ZERO3_KEEP, sequence_parallel=1)
+    told = legend([Plan(), kept])
+    assert [each.split(":")[0] for each in told] == ["-keep", "HSDP-keep 2x4", "SP"]
