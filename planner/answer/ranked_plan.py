@@ -96,7 +96,7 @@ class RankedPlan:
     def speed(self) -> Throughput:
         """Tokens, samples, MFU and HFU."""
         asked = self.question
-        return throughput(asked.model, self.plan, asked.workload, asked.cluster, self.time)
+        return throughput(asked.model, self.plan, asked.workload, asked.cluster, stack=asked.stack, time=self.time)
 
     @property
     def rate(self) -> tuple[str, float, float]:

@@ -21,9 +21,9 @@ IN_SWITCH_RANKS = 5
 class Network:
     """The efficiencies of a cluster's two kinds of links: inside a link domain, and between domains.
 
-    `in_switch` is the all-reduce of a switch that reduces itself (NVLS), None where there is none. `through_host` is one
-    slot's bandwidth where all bytes pass through host memory, else 0: the efficiencies measured there are shares of the
-    slot with the contention in the host included, so that it must not be counted again.
+    `in_switch` is the all-reduce of a switch that reduces itself (NVLS), None where there is none. `through_host` is
+    one slot's bandwidth where all bytes pass through host memory, else 0: the efficiencies measured there are shares
+    of the slot with the contention in the host included, so that it must not be counted again.
     """
 
     local: Mapping[str, CollectiveFit]

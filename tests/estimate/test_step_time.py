@@ -145,7 +145,7 @@ def test_forward_flops_give_the_published_formula_under_its_conventions():
 
 def test_mfu_never_exceeds_the_kernels_efficiency(bench, columns):
     time = bench.time(columns)
-    speed = throughput(bench.model, columns, bench.workload, bench.cluster, time)
+    speed = throughput(bench.model, columns, bench.workload, bench.cluster, stack=bench.stack, time=time)
     assert np.all(speed.mfu < 0.5)
     assert np.all(speed.hfu >= speed.mfu)
 
