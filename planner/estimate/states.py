@@ -139,7 +139,8 @@ def _zero3(
     in_layers, in_root = weight if full else trainable.layer_weight_bytes, weight * local.root
     everything = local.outside_experts + local.experts
     all_weights = in_layers * (local.dense + local.experts) + in_root
-    gathered = gathered_bytes(local.largest_layer, 0.0, weight_bytes=in_layers) + in_root
+    live = np.minimum(stack.live_parameters, local.dense + local.experts) * in_layers
+    gathered = np.maximum(gathered_bytes(local.largest_layer, 0.0, weight_bytes=in_layers), live) + in_root
     layer = reduction_bytes(local.largest_layer, gradient_bytes=weight, reduce_bytes=reduced)
     reducing = layer + np.where(reduces_once(plans), everything * reduced, 0.0)
     root = reduction_bytes(local.root, gradient_bytes=weight, reduce_bytes=reduced, buffers=1.0)

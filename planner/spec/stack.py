@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.quantities import Bytes, Scalar
+from planner.quantities import Bytes, Count, Scalar
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Stack:
     """Working copies of the local weights during the optimizer step (foreach kernels: 1; fused: 0)."""
     gathered_inputs: Scalar = 2.0
     """Unsharded layer inputs (T x h) that tensor with sequence parallelism keeps at a time (DTensor: up to 6)."""
+    live_parameters: Count = 0.0
+    """Parameters that ZeRO-3 leaves gathered while there are so many (DeepSpeed's stage3_max_live_parameters)."""
     allocator_slack: Scalar = 1.07
     """Reserved over allocated memory."""
     context: Bytes = 0.9 * 2**30
