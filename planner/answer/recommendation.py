@@ -105,6 +105,16 @@ class Recommendation:
         )
 
     @property
+    def simpler(self) -> RankedPlan | None:
+        """Of the families' best plans that tie with the best, the one with the fewest kinds of parallelism.
+
+        None if the best is as simple, or another objective than speed was asked for.
+        """
+        ties = [plan for plan in self.families.values() if plan.tie and _axes(plan) < _axes(self.best)]
+        asked_for_speed = self.question.objective != "memory"
+        return min(ties, key=lambda plan: (_axes(plan), plan.step_time), default=None) if asked_for_speed else None
+
+    @property
     def limit(self) -> str:
         """What takes the step's time."""
         return limits(self.best.time, self.links, self.question.cluster)
@@ -154,7 +164,14 @@ class Recommendation:
             ],
             "reasons": list(self.reasons),
             "limit": self.limit,
+            "simpler": self.simpler.as_dict() if self.simpler else None,
             "targets": list(self.targets),
             "assumed": list(asked.assumed),
             "notes": list(asked.notes),
         }
+
+
+def _axes(ranked: RankedPlan) -> int:
+    """Kinds of model parallelism in a plan, interleaving as one of its own."""
+    plan = ranked.plan
+    return sum(degree > 1 for degree in (plan.tp, plan.pp, plan.cp, plan.ep, plan.virtual_stages))

@@ -85,6 +85,7 @@ def _remarks(answer: Recommendation) -> list[tuple[str, str]]:
     following = len(answer.plans[1:2])
     return [
         *(("next", reason) for reason in answer.reasons[:following]),
+        *_simpler(answer),
         ("limit", answer.limit),
         ("runs with", ", ".join(answer.targets) or "no trainer known here: --target T searches what T can run"),
         *(("instead", reason) for reason in answer.reasons[following:]),
@@ -92,6 +93,15 @@ def _remarks(answer: Recommendation) -> list[tuple[str, str]]:
         *_illegal(answer),
         *_cost(answer),
     ]
+
+
+def _simpler(answer: Recommendation) -> list[tuple[str, str]]:
+    """A plan that ties with the best and asks for less."""
+    plan = answer.simpler
+    if plan is None:
+        return []
+    slower = plan.step_time / answer.best.step_time - 1
+    return [("simpler", f"{plan.name} ties, with {slower:.1%} more time: {format_seconds(plan.step_time)} per step")]
 
 
 def _fitting(answer: Recommendation) -> str:

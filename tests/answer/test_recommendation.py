@@ -88,3 +88,14 @@ def test_explanation_covers_every_second_and_byte(answer):
     assert sum(item["share"] for item in data["memory"]) == pytest.approx(1)
     spent = [term["formulas"][0] for term in data["time"] if term["value_s"]]
     assert all(formula["equation"] and formula["source"] for formula in spent)
+
+
+def test_a_simpler_plan_that_ties_is_named():
+    found = recommend("llama-3.1-8b", "2xdgx-h100")
+    assert found.best.plan.pp > 1
+    assert found.simpler.tie
+    assert found.simpler.plan.pp == found.simpler.plan.tp == found.simpler.plan.cp == 1
+
+
+def test_nothing_is_simpler_than_replicas():
+    assert recommend("gpt2", "1xdgx-h100", Choices(fix="sharding=ddp")).simpler is None
