@@ -174,4 +174,4 @@ class Recommendation:
 def _axes(ranked: RankedPlan) -> int:
     """Kinds of model parallelism in a plan, interleaving as one of its own."""
     plan = ranked.plan
-    return sum(degree > 1 for degree in (plan.tp, plan.pp, plan.cp, plan.ep, plan.virtual_stages))
+    return sum(int(degree) > 1 for degree in (plan.tp, plan.pp, plan.cp, plan.ep, plan.virtual_stages))
