@@ -17,6 +17,15 @@ TIMES = ("s", "ms", "us", "ns", "h", "d")
 BOTH_DIRECTIONS = "both directions together"
 EXAMPLES = {"B": "80 GiB", "B/s": "400 Gb/s", "FLOP/s": "989 TFLOP/s", "s": "5 us", "W": "700 W", "1": "132"}
 """Base unit -> a figure that the reader takes, for its error messages."""
+RANGES = {
+    "B": (1.0, 1e18),
+    "B/s": (1.0, 1e18),
+    "FLOP/s": (1.0, 1e24),
+    "s": (1e-12, 1e6),
+    "W": (1e-3, 1e9),
+    "1": (1.0, 1e9),
+}
+"""Base unit -> what a figure may be; beyond lie slips of the pen, which would end as infinite times."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +59,26 @@ def read_figure(entry: Any, base: str, *, where: str, origin: str = "") -> Figur
         raise SpecError(f"has no value; write {EXAMPLES[base]!r}", where=where)
     unit = _unit(table.get("unit", "1" if base == "1" else ""), base, where=where)
     value = to_base(positive_number(table["value"], where=where), unit, where=where)
+    low, high = RANGES[base]
+    if not low <= value <= high:
+        raise SpecError(f"must be {low:g} to {high:g} {base}, not {value:g}".replace(" 1,", ","), where=where)
     texts = {key: str(table.get(key, "")) for key in ("scope", "source", "read")}
     source = Source(source=texts["source"] or origin, read=texts["read"], scope=texts["scope"])
     return Figure(value / _shares(texts["scope"]), source)
 
 
-def positive_number(value: Any, *, where: str, zero: bool = False) -> float:
-    """`value` as a float. Raises SpecError unless it is a finite number above zero (or zero, where allowed)."""
+def positive_number(value: Any, *, where: str, zero: bool = False, most: float = math.inf) -> float:
+    """`value` as a float.
+
+    Raises SpecError unless it is a finite number above zero (or zero, where allowed), `most` at the most.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SpecError(f"must be a number, not {_shown(value)}", where=where)
     number = math.inf if isinstance(value, int) and abs(value) > 1e300 else float(value)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise SpecError(f"must be {'zero or ' if zero else ''}positive and finite, not {number:g}", where=where)
+    if number > most:
+        raise SpecError(f"must be at most {most:g}, not {number:g}", where=where)
     return number
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.errors import SpecError
-from planner.quantities import BytesPerSecond
+from planner.quantities import BytesPerSecond, format_bytes
 from planner.spec.accelerator import Accelerator, Source
 from planner.spec.figures import at, check_complete, check_keys, positive_number, read_figure, read_figures, table, text
 from planner.spec.lookup import NamedAccelerator
@@ -16,6 +16,7 @@ from planner.spec.workload import PRECISIONS
 USABLE_SHARE = 0.985
 """Usable over nominal memory where a file states the nominal alone: frameworks report 0.980 (RTX 5090) to 0.991 (H200)
 of it on parts that keep no error correction in the same memory, and 0.92 on those that do (L4, A10G, L40S)."""
+MOST_USD_PER_HOUR = 1e6
 PCIE_RATES = {3: 8e9, 4: 16e9, 5: 32e9}
 """Generation -> transfers per second and lane (PCI Express base specifications 3.0, 4.0 and 5.0)."""
 FIGURES = {
@@ -55,9 +56,18 @@ def read_accelerator(
     given |= {key: text(entries[key], where=at(where, key)) for key in TEXTS if key in entries}
     given |= read_prices(entries, "usd_per_hour", sources, where=where)
     if base is not None:
-        return replace(base, name=name, **given, sources={**base.sources, **sources})
+        return _checked(replace(base, name=name, **given, sources={**base.sources, **sources}), where=where)
     check_complete(given, REQUIRED, where=where)
-    return Accelerator(**{"name": name, "vendor": "", "architecture": "", "sources": sources} | given)
+    made = Accelerator(**{"name": name, "vendor": "", "architecture": "", "sources": sources} | given)
+    return _checked(made, where=where)
+
+
+def _checked(made: Accelerator, *, where: str) -> Accelerator:
+    """The accelerator, if it has the memory that it lets be used. Raises SpecError otherwise."""
+    if made.usable_memory > made.memory:
+        sizes = (format_bytes(float(size)) for size in (made.usable_memory, made.memory))
+        raise SpecError("usable memory of {} is more than the memory of {}".format(*sizes), where=where)
+    return made
 
 
 def accelerator_entry(
@@ -88,12 +98,14 @@ def read_prices(entries: Mapping[str, Any], key: str, sources: dict[str, Source]
         entry = [entry, entry]
     if isinstance(entry, list) and len(entry) == 2:
         entry = {"low": entry[0], "high": entry[1], "source": "given by the user"}
-    prices = table(entry, where=where)
+    if not isinstance(entry, Mapping):
+        raise SpecError("must be a number, a pair [low, high], or a table of low and high", where=where)
+    prices = entry
     check_keys(prices, ("low", "high", "unit", "date", "source", "read", "scope"), where=where)
     check_complete(prices, ("low", "high"), where=where)
     if prices.get("unit", "USD/h") != "USD/h":
         raise SpecError(f"must be in USD/h, not {prices['unit']!r}", where=where)
-    low, high = (positive_number(prices[end], where=at(where, end)) for end in ("low", "high"))
+    low, high = (positive_number(prices[end], where=at(where, end), most=MOST_USD_PER_HOUR) for end in ("low", "high"))
     if low > high:
         raise SpecError(f"low {low:g} is above high {high:g}", where=where)
     sources[key] = Source(**{name: str(prices.get(name, "")) for name in ("source", "read", "scope")})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.errors import SpecError
+from planner.errors import FileFormatError, SpecError
 from planner.spec.cluster import Cluster, Node, Pool, Wan
 from planner.spec.figures import at, check_complete, check_keys, count, positive_number, read_figures, table, text
 from planner.spec.lookup import Lookup
@@ -19,19 +19,34 @@ POOL_KEYS = ("nodes", "node", "accelerator", "network", "usd_per_gpu_hour")
 SITE_KEYS = (*POOL_KEYS, "site")
 CLUSTER_KEYS = ("name", "pools", "wan", *POOL_KEYS)
 MOST_NODES = 100_000
+MOST_POOLS = 16
+MOST_MIXED_NODES = 4096
+"""Nodes of several pools together: each is routed by itself, where equal nodes are computed once."""
+MOST_SPREAD = 10.0
 
 
 def read_cluster(path: Path, lookup: Lookup) -> Cluster:
     """The cluster of a TOML file; names in it are resolved by `lookup`.
 
-    Raises FileFormatError for a file that cannot be read or is not TOML, SpecError, naming file and key, for anything
-    else that is wrong.
+    Raises FileFormatError, naming file and key, for a file that cannot be read and for anything in it that is wrong.
     """
     entries = read_toml(path)
-    where = str(path)
+    try:
+        return _cluster(entries, lookup, where=str(path), stem=path.stem)
+    except FileFormatError:
+        raise
+    except SpecError as error:
+        raise FileFormatError(str(error)) from error
+
+
+def _cluster(entries: Mapping[str, Any], lookup: Lookup, *, where: str, stem: str) -> Cluster:
     check_keys(entries, CLUSTER_KEYS, where=where)
-    name = text(entries.get("name", path.stem), where=at(where, "name"))
+    name = text(entries.get("name", stem), where=at(where, "name"))
+    if not name.isprintable():
+        raise SpecError("must be one line of printable characters", where=at(where, "name"))
     pools = _pools(entries, lookup, where=where)
+    if len(pools) > 1 and sum(pool.num_nodes for pool in pools) > MOST_MIXED_NODES:
+        raise SpecError(f"the pools have more than {MOST_MIXED_NODES:,} nodes together", where=at(where, "pools"))
     wan = _wan(entries["wan"], where=at(where, "wan")) if "wan" in entries else None
     sites = sorted({pool.site for pool in pools})
     if len(sites) > 1 and wan is None:
@@ -51,6 +66,11 @@ def _pools(entries: Mapping[str, Any], lookup: Lookup, *, where: str) -> tuple[P
     listed = entries["pools"]
     if not isinstance(listed, list) or not listed:
         raise SpecError("must be a list of tables: [[pools]]", where=at(where, "pools"))
+    if len(listed) > MOST_POOLS:
+        raise SpecError(
+            f"must be {MOST_POOLS} pools at most, not {len(listed):,}: put equal nodes into one",
+            where=at(where, "pools"),
+        )
     return tuple(_pool(entry, lookup, where=at(where, f"pools[{i}]"), file=where) for i, entry in enumerate(listed))
 
 
@@ -68,7 +88,9 @@ def _node(entry: Any, lookup: Lookup, *, where: str, file: str) -> Node:
     """A node type by name, or from a table, which may name the one to start from as `base`."""
     if isinstance(entry, str):
         return lookup.node(entry, where=where)
-    entries = dict(table(entry, where=where))
+    if not isinstance(entry, Mapping):
+        raise SpecError("must be the name of a node type or a table", where=where)
+    entries = dict(entry)
     base = None
     if "base" in entries:
         base = lookup.node(text(entries.pop("base"), where=at(where, "base")), where=at(where, "base"))
@@ -87,7 +109,10 @@ def _wan(entry: Any, *, where: str) -> Wan:
     check_keys(entries, ("bandwidth", "latency", "spread"), where=where)
     check_complete(entries, ("bandwidth", "latency"), where=where)
     figures, _ = read_figures(entries, {"bandwidth": "B/s", "latency": "s"}, where=where)
-    return Wan(spread=positive_number(entries.get("spread", 0.0), where=at(where, "spread"), zero=True), **figures)
+    return Wan(
+        spread=positive_number(entries.get("spread", 0.0), where=at(where, "spread"), zero=True, most=MOST_SPREAD),
+        **figures,
+    )
 
 
 def _notes(pools: tuple[Pool, ...]) -> tuple[str, ...]:

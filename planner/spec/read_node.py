@@ -37,8 +37,13 @@ NODE_FIGURES = {
     "host_memory": "B",
     "host_memory_bandwidth": "B/s",
 }
-NODE_COUNTS = {"gpus_per_node": 1, "domain_nodes": 1, "sockets": 1, "gpus_per_pcie_switch": 0}
-"""Whole numbers of a node, and the least that each may be."""
+NODE_COUNTS = {
+    "gpus_per_node": (1, 256),
+    "domain_nodes": (1, 1024),
+    "sockets": (1, 32),
+    "gpus_per_pcie_switch": (0, 256),
+}
+"""Whole numbers of a node, with the least and the most that each may be."""
 NODE_KEYS = (
     *NODE_FIGURES,
     *NODE_COUNTS,
@@ -46,7 +51,7 @@ NODE_KEYS = (
     *("notes", "source", "read"),
 )
 REQUIRED = ("accelerator", "gpus_per_node", "wiring", "link", "link_bandwidth", "link_latency", "network")
-MOST_PER_NODE = 1024
+MOST_OVERSUBSCRIBED = 1000.0
 
 
 def read_fabric(
@@ -66,7 +71,9 @@ def read_fabric(
             given[key] = count(entries[key], where=at(where, key), least=least)
             sources[key] = Source(source=str(entries.get("source", origin)), read=str(entries.get("read", "")))
     if "oversubscription" in entries:
-        ratio = positive_number(entries["oversubscription"], where=at(where, "oversubscription"))
+        ratio = positive_number(
+            entries["oversubscription"], where=at(where, "oversubscription"), most=MOST_OVERSUBSCRIBED
+        )
         if ratio < 1:
             raise SpecError(f"must be at least 1 (non-blocking), not {ratio:g}", where=at(where, "oversubscription"))
         given["oversubscription"] = ratio
@@ -146,9 +153,9 @@ def _plain(entries: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     given: dict[str, Any] = {
         key: text(entries[key], where=at(where, key)) for key in ("link", "notes") if key in entries
     }
-    for key, least in NODE_COUNTS.items():
+    for key, (least, most) in NODE_COUNTS.items():
         if key in entries:
-            given[key] = count(entries[key], where=at(where, key), least=least, most=MOST_PER_NODE)
+            given[key] = count(entries[key], where=at(where, key), least=least, most=most)
     if "wiring" in entries:
         names = [kind.name.lower() for kind in Wiring]
         given["wiring"] = Wiring[one_of(entries["wiring"], names, "wiring", where=at(where, "wiring")).upper()]

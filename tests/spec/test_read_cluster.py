@@ -122,7 +122,7 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
         (f'nodes = {10**18}\nnode = "dgx-h100"', "my.toml: nodes: must be 1 to"),
         ('nodes = 2\nnode = "dgx-h10"', "my.toml: node: unknown node type.*did you mean dgx-h100"),
         ('nodes = 2\nnode = ""', "my.toml: node: unknown node type"),
-        ("nodes = 2\nnode = 7", "my.toml: node: must be a table"),
+        ("nodes = 2\nnode = 7", "my.toml: node: must be the name of a node type or a table"),
         ('nodes = 2\nnode = { base = "dgx-h100", gpus_per_node = 0 }', "my.toml: node.gpus_per_node: must be 1 to"),
         ('nodes = 2\nnode = { base = "dgx-h100", link_bandwidth = "400 gbps" }', "link_bandwidth: unknown unit 'gbps'"),
         ('nodes = 2\nnode = { base = "dgx-h100", link_bandwith = "4 GB/s" }', "did you mean link_bandwidth"),
@@ -145,7 +145,19 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
         (SIMPLE + "[accelerator]\npcie_generation = 9", "pcie_generation: must be one of 3, 4, 5"),
         (SIMPLE + "usd_per_gpu_hour = -2", "my.toml: usd_per_gpu_hour.low: must be positive"),
         (SIMPLE + "usd_per_gpu_hour = [5, 2]", "low 5 is above high 2"),
-        (SIMPLE + "usd_per_gpu_hour = [1, 2, 3]", "my.toml: usd_per_gpu_hour: must be a table"),
+        (SIMPLE + "usd_per_gpu_hour = [1, 2, 3]", "my.toml: usd_per_gpu_hour: must be a number, a pair"),
+        (SIMPLE + "usd_per_gpu_hour = 1e9", "my.toml: usd_per_gpu_hour.low: must be at most 1e"),
+        (SIMPLE + 'name = "a\\u001b[31m"', "my.toml: name: must be one line of printable characters"),
+        (SIMPLE + '[accelerator]\nmemory = "1e300 GiB"', "my.toml: accelerator.memory: must be 1 to 1e"),
+        (
+            SIMPLE + '[accelerator]\nusable_memory = "800 GiB"',
+            "usable memory of 800.0 GiB is more than the memory of 80",
+        ),
+        (SIMPLE + 'network = { latency = "1e300 s" }', "my.toml: network.latency: must be 1e-12 to"),
+        (SIMPLE + "network = { oversubscription = 1e300 }", "oversubscription: must be at most 1000"),
+        ('nodes = 2\nnode = { base = "dgx-h100", sockets = 1000 }', "my.toml: node.sockets: must be 1 to 32"),
+        (17 * "[[pools]]\nnodes = 1\nnode = 'dgx-h100'\n", "my.toml: pools: must be 16 pools at most, not 17"),
+        (2 * "[[pools]]\nnodes = 9999\nnode = 'dgx-h100'\n", "my.toml: pools: the pools have more than 4,096 nodes"),
         (SIMPLE + "colour = 1", "my.toml: unknown key 'colour'"),
         (SIMPLE + "[wan]\nbandwidth = '1 Gb/s'\nlatency = '1 ms'", "my.toml: wan: joins nothing"),
         (SIMPLE + "[[pools]]\nnodes = 1\nnode = 'dgx-h100'", "belongs into each"),
@@ -159,10 +171,10 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
     ],
 )
 def test_a_mistake_is_one_line_that_names_file_and_key(read, text, says):
-    with pytest.raises(SpecError, match=says) as error:
+    with pytest.raises(FileFormatError, match=says) as error:
         read(text)
     assert "\n" not in str(error.value)
-    assert error.value.exit_code == 2
+    assert error.value.exit_code == 4
 
 
 MESH = """nodes = 1
