@@ -49,7 +49,7 @@ class Profile:
     collectives: Mapping[tuple[str, str], CollectiveFit]
     compute_scale: Scalar = 1.12
     """Factor on matrix products and attention: what training adds to the kernels alone. Before any step was measured:
-    parts timed alone run at clocks that a training step's power does not sustain, 10 to 15 % faster than in training."""
+    parts timed alone run at clocks that a training step's power does not sustain, some 10 to 15 % faster."""
     attention_backward_efficiency: Scalar = 0.85
     """Backward kernel's FLOP rate over the forward's."""
     memory_efficiency: Scalar = 0.82
