@@ -10,6 +10,9 @@ from planner.answer.evaluate import evaluate
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.software import profile_of
+from planner.errors import FileFormatError
+from planner.search.legality import reasons
+from planner.search.problem import Problem
 from planner.spec.plan_file import PlanFile, ProfileReference, read_plan_file, write_plan_file
 
 
@@ -33,9 +36,13 @@ def write_plan(ranked: RankedPlan, folder: Path) -> Path:
 def read_plan(path: Path) -> RankedPlan:
     """The plan of a plan.json, predicted anew; a note says so where the profile has changed since.
 
-    Raises FileFormatError for a file that is no plan.json, SpecError where the catalogue has no such profile any more.
+    Raises FileFormatError for a file that is no plan.json or whose plan is not legal, SpecError where the catalogue has
+    no such profile any more.
     """
     contents = read_plan_file(path)
+    problem = Problem.of(contents.model, contents.cluster, contents.workload, contents.stack)
+    for broken in reasons(contents.plan, problem)[:1]:
+        raise FileFormatError(f"the plan is not legal: {broken}", where=str(path))
     now = profile_of(contents.cluster, contents.stack)
     changed = ProfileReference.of(now).hash != contents.profile.hash
     note = f"{path} was written with another profile ({contents.profile.name}): the prediction is made anew"

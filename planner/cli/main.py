@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
@@ -57,6 +58,9 @@ class Commands(click.Group):
 
         click's own `main` would print several lines for a usage error and call a closed pipe a failure.
         """
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a name that the terminal's encoding lacks is no failure
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no large matrices here, and starting threads takes time
         self._main_shell_completion(extra, prog_name)
         arguments = sys.argv[1:] if args is None else list(args)

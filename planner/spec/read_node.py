@@ -51,6 +51,7 @@ NODE_KEYS = (
     *("notes", "source", "read"),
 )
 REQUIRED = ("accelerator", "gpus_per_node", "wiring", "link", "link_bandwidth", "link_latency", "network")
+MOST_NICS = 1024
 MOST_OVERSUBSCRIBED = 1000.0
 
 
@@ -66,9 +67,9 @@ def read_fabric(
     given: dict[str, Any] = dict(figures)
     if "kind" in entries:
         given["kind"] = one_of(entries["kind"], FABRIC_KINDS, "kind of network", where=at(where, "kind"))
-    for key, least in (("nics_per_node", 1), ("nodes_per_leaf", 0)):
+    for key, least, most in (("nics_per_node", 1, MOST_NICS), ("nodes_per_leaf", 0, 1_000_000)):
         if key in entries:
-            given[key] = count(entries[key], where=at(where, key), least=least)
+            given[key] = count(entries[key], where=at(where, key), least=least, most=most)
             sources[key] = Source(source=str(entries.get("source", origin)), read=str(entries.get("read", "")))
     if "oversubscription" in entries:
         ratio = positive_number(

@@ -12,8 +12,8 @@ OPTIMIZERS = ("adamw", "adamw-8bit", "adamw-8bit-paged", "sgd", "sgd-momentum", 
 METHODS = ("full", "lora", "qlora")
 ATTENTION_BACKENDS = ("flash", "sdpa", "math")
 STATES = ("mixed", "16bit")
-LARGEST = {"global_batch_size": 10**9, "seq_len": 10**9, "lora_rank": 65_536}
-"""Counts above these are typing errors; they also keep the columns of a search within their integers."""
+LARGEST = {"global_batch_size": 2**25, "seq_len": 2**24, "lora_rank": 2**16}
+"""Counts above these are slips of the pen; below them, all divisors can be tried one by one."""
 
 
 def check_count(name: str, value: int) -> None:

@@ -20,11 +20,11 @@ WRONG = [
     ((*RECOMMEND, "--fix", "sharding=zero9"), 2, "unknown sharding 'zero9'; possible: none, ddp"),
     ((*RECOMMEND, "--global-batch-size", "4gbps"), 2, "unknown unit 'gbps'; write sequences (1024) or tokens"),
     ((*RECOMMEND, "--tokens", "3Z"), 2, "--tokens: unknown unit 'Z'; known: k, M, B, G, T"),
-    ((*RECOMMEND, "--seq-len", "0"), 2, "--seq-len: must be 1 to 1,000,000,000, not 0"),
-    ((*RECOMMEND, "--seq-len", "1" + 30 * "0"), 2, "--seq-len: must be 1 to 1,000,000,000, not 1,000,"),
-    ((*RECOMMEND, "--global-batch-size", "1" + 18 * "0"), 2, "batch-size: must be at most 1,000,000,000 sequences"),
-    ((*RECOMMEND, "--global-batch-size", "1e400"), 2, "batch-size: must be at most 1,000,000,000 sequences"),
-    ((*RECOMMEND, "--global-batch-size", "1e300Ttok"), 2, "batch-size: must be at most 1,000,000,000 sequences"),
+    ((*RECOMMEND, "--seq-len", "0"), 2, "--seq-len: must be 1 to 16,777,216, not 0"),
+    ((*RECOMMEND, "--seq-len", "1" + 30 * "0"), 2, "--seq-len: must be 1 to 16,777,216, not 1,000,"),
+    ((*RECOMMEND, "--global-batch-size", "33554433"), 2, "batch-size: must be at most 33,554,432 sequences"),
+    ((*RECOMMEND, "--global-batch-size", "1e400"), 2, "batch-size: must be at most 33,554,432 sequences"),
+    ((*RECOMMEND, "--global-batch-size", "1e300Ttok"), 2, "batch-size: must be at most 33,554,432 sequences"),
     ((*RECOMMEND, "--tokens", "1e400"), 2, "--tokens: must be a finite number of tokens, at least 1"),
     ((*RECOMMEND, "--tokens", "0"), 2, "--tokens: must be a finite number of tokens, at least 1"),
     ((*RECOMMEND, "--lora-rank", "8"), 2, "--lora-rank: needs --method lora or qlora"),
@@ -113,3 +113,14 @@ def test_a_plan_json_that_was_changed_is_refused(planner, tmp_path):
     result = planner("fits", path)
     assert result.exit_code == 4
     assert "but the cluster has 16" in result.stderr
+
+
+def test_a_plan_json_that_nobody_could_run_is_refused(planner, tmp_path):
+    planner(*RECOMMEND, "--emit", tmp_path)
+    path = tmp_path / "plan.json"
+    data = json.loads(path.read_text())
+    data["plan"]["virtual_stages"] = 10**9
+    path.write_text(json.dumps(data))
+    result = planner("explain", path)
+    assert result.exit_code == 4
+    assert "the plan is not legal: " in result.stderr

@@ -174,3 +174,15 @@ def test_a_full_disk_is_said_to_be_one():
     result = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
     assert result.stderr == "planner: the answer cannot be written: No space left on device\n"
     assert result.returncode == 4
+
+
+def test_names_that_the_terminal_cannot_show_are_no_failure(tmp_path):
+    folder = tmp_path / "模型"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    result = subprocess.run(
+        [sys.executable, "-m", "planner", "show", str(folder)],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "??" in result.stdout
