@@ -18,11 +18,11 @@ def _text(value: Any) -> str:
         return "-"
     if isinstance(value, tuple | list):
         return ", ".join(_text(each) for each in value)
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _range(value: Sequence[float] | None) -> str:
-    return f"{value[0]:g}-{value[1]:g}" if value else "-"
+    return f"{value[0]:.2f}-{value[1]:.2f}" if value else "-"
 
 
 @dataclass(frozen=True)

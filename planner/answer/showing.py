@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from planner.catalogue import hardware
 from planner.catalogue.models import model, model_names
 from planner.catalogue.names import normalised
-from planner.catalogue.stacks import stack, stack_names
+from planner.catalogue.stacks import IN_GIB, stack, stack_names
 from planner.errors import SpecError, unknown_name
 from planner.quantities import GB, GIB, format_bandwidth, format_bytes
 from planner.spec.accelerator import Accelerator
@@ -69,7 +69,7 @@ def lines(shown: Shown) -> list[tuple[str, str, str]]:
         return _node_lines(shown)
     if isinstance(shown, Fabric):
         return _fabric_lines(shown)
-    return [(name, str(value), "") for name, value in asdict(shown).items()]
+    return _stack_lines(shown)
 
 
 def _model_lines(shown: Model) -> list[tuple[str, str, str]]:
@@ -78,7 +78,7 @@ def _model_lines(shown: Model) -> list[tuple[str, str, str]]:
         ("parameters", f"{shown.parameters:,}", ""),
         ("active parameters", f"{shown.active_parameters:,}", "" if shown.has_experts else "all: no experts"),
         ("layers", str(shown.num_hidden_layers), ""),
-        ("hidden size", str(shown.hidden_size), ""),
+        ("hidden size", f"{shown.hidden_size:,}", ""),
         ("vocabulary", f"{shown.vocab_size:,}", "embedding and head tied" if shown.tie_word_embeddings else ""),
         ("longest sequence", f"{shown.max_seq_len:,}" if shown.max_seq_len else "unknown", ""),
     ]
@@ -104,6 +104,8 @@ def _layer_words(layer: Layer) -> str:
         words.append(
             f"{experts.experts_per_token} of {experts.num_experts} experts of {experts.expert.intermediate_size:,}"
         )
+    if layer.cross_attention:
+        words.append("attention to the encoder")
     return "; ".join(words)
 
 
@@ -152,6 +154,26 @@ def _fabric_lines(shown: Fabric) -> list[tuple[str, str, str]]:
         ("latency", f"{float(shown.latency) * 1e6:.3g} us", _source(shown, "latency")),
         ("oversubscription", f"{shown.oversubscription:g}", ""),
     ]
+
+
+def _stack_lines(shown: Stack) -> list[tuple[str, str, str]]:
+    """Every convention, named as in `Stack`; what is counted in bytes with that unit."""
+    return [
+        (field.name.removesuffix("_bytes").replace("_", " "), _convention(field.name, getattr(shown, field.name)), "")
+        for field in fields(shown)
+    ]
+
+
+def _convention(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return str(value)
+    if name in IN_GIB:
+        return format_bytes(value)
+    return f"{value:g} bytes" if name.endswith("_bytes") else f"{value:,.6g}"
 
 
 def _source(shown: Accelerator | Node | Fabric, field: str) -> str:

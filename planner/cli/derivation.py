@@ -18,7 +18,7 @@ def print_derivation(ranked: RankedPlan, links: Links) -> None:
     say(f"Plan: {ranked.words}.", indent="  ")
     say()
     say("What one GPU gets in each parallel group, its sister groups talking too (nominal, one direction):")
-    _print_links(links)
+    _print_links(links, experts=ranked.question.model.has_experts)
     say()
     say(f"Step time {format_seconds(ranked.step_time)}, of which:")
     _print_terms(ranked.time_terms, format_seconds)
@@ -34,11 +34,12 @@ def print_derivation(ranked: RankedPlan, links: Links) -> None:
         say(line, indent="  ")
 
 
-def _print_links(links: Links) -> None:
+def _print_links(links: Links, *, experts: bool) -> None:
+    """Groups of more than one rank; those of experts only where there are any."""
     rows = []
     for field in fields(links):
         group = getattr(links, field.name)
-        if group.size > 1:
+        if group.size > 1 and (experts or not field.name.startswith("expert")):
             crosses = group.size > group.local
             rows.append(
                 [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.answer.fits import FitReport
 from planner.answer.ranked_plan import RankedPlan
 from planner.cli.printing import Heading, say, table
-from planner.estimate.interval import Verdict
+from planner.estimate.interval import FULL, Verdict
 from planner.estimate.records import Moment, Role
 from planner.quantities import GIB, format_bytes, format_seconds
 
@@ -59,8 +59,13 @@ def _sentence(report: FitReport) -> str:
 
 
 def _room(ranked: RankedPlan) -> str:
+    """What is left, or too much; between the two lies the share that no plan may count on."""
     spare = ranked.usable - ranked.peak
-    return f"{format_bytes(spare)} to spare" if spare >= 0 else f"{format_bytes(-spare)} too much"
+    if spare < 0:
+        return f"{format_bytes(-spare)} too much"
+    if ranked.verdict is Verdict.DOES_NOT_FIT:
+        return f"over the {FULL:.0%} of it, {format_bytes(FULL * ranked.usable)}, that a plan may take"
+    return f"{format_bytes(spare)} to spare"
 
 
 def _where(ranked: RankedPlan) -> str:

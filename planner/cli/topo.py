@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.options import cluster_argument, json_option, network_option
-from planner.cli.printing import Heading, note, print_json, say, table
+from planner.cli.printing import Heading, note, print_json, say, table, whole_line
 
 if TYPE_CHECKING:
     from planner.answer.wiring import GroupWiring
@@ -47,6 +47,7 @@ def show(cluster: str, network: str | None, rank_order: str, as_json: bool, **de
 
     from planner.answer.question import machines_of
     from planner.answer.wiring import layouts, rank_order_of, wiring
+    from planner.topology.describe import describe
 
     machines = machines_of(cluster, network)
     plans = layouts(machines, {name: degree for name, degree in degrees.items() if degree is not None})
@@ -56,11 +57,10 @@ def show(cluster: str, network: str | None, rank_order: str, as_json: bool, **de
         return print_json({"schema_version": 1, "cluster": machines.name, "gpus": machines.world_size, "groups": rows})
     for remark in machines.notes:
         note(f"note: {remark}")
-    node = machines.node
-    say(
-        f"{machines.name}: {machines.world_size:,} x {machines.accelerator.name} in {machines.num_nodes:,} nodes, "
-        f"{node.link} inside, {node.fabric.nics_per_node} NICs of {node.fabric.name} a node."
-    )
+    for line in describe(machines):
+        whole_line(line)
+    if not groups:
+        return None
     say()
     table(HEADINGS, [_row(group) for group in groups])
     return say("Nominal bandwidth of one GPU, one direction; a domain is what one switch joins: a node or a rack.")

@@ -122,3 +122,8 @@ def test_one_model_is_read_without_numpy_or_the_other_files():
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert json.loads(result.stdout) == [["llama-3.1-70b.toml"], False]
+
+
+def test_roberta_has_two_positions_that_no_token_can_use():
+    assert model("roberta-base").max_seq_len == 512
+    assert model("bert-base").max_seq_len == 512

@@ -62,3 +62,14 @@ def test_what_hosts_cannot_hold_does_not_fit(planner, tmp_path):
     result = planner("fits", "llama-3.1-70b", cluster, "--fix", "sharding=zero3", "--offload", "optimizer")
     assert result.exit_code == 5, result.stderr
     assert result.stdout.startswith("Does not fit: hosts would hold ")
+
+
+def test_a_plan_above_the_share_that_may_be_taken_is_not_said_to_leave_room(planner, tmp_path):
+    peak = json.loads(planner(*EIGHT, "--fix", "sharding=ddp", "--json").stdout)["peak_memory_gib"]
+    cluster = tmp_path / "large.toml"
+    memory = f'memory = "{peak / 0.95:.1f} GiB", usable_memory = "{peak / 0.97:.1f} GiB"'
+    cluster.write_text(f'nodes = 1\nnode = "dgx-h100"\naccelerator = {{ base = "h100", {memory} }}\n')
+    result = planner("fits", "llama-3.1-8b", cluster, "--fix", "sharding=ddp,recompute=full,micro_batch_size=1")
+    assert result.exit_code == 5, result.stdout
+    assert "usable (over the 95% of it, " in result.stdout.splitlines()[0]
+    assert "to spare" not in result.stdout.splitlines()[0]

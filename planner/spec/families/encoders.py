@@ -76,7 +76,7 @@ BERT = Family(
     extras=masked_language_head,
     bias=BIAS_EVERYWHERE,
 )
-ROBERTA = BERT.but(defaults={"vocab_size": 50265})
+ROBERTA = BERT.but(defaults={"vocab_size": 50265}, reserved_positions=2)
 VIT = Family(
     keys={"vocab_size": ()},
     defaults=shape(0, 768, 3072, 12, 12, image_size=224, patch_size=16, qkv_bias=True)
@@ -92,10 +92,11 @@ VIT = Family(
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
     "roberta": ROBERTA,
-    "xlm-roberta": BERT,
-    "camembert": BERT,
+    "xlm-roberta": BERT.but(reserved_positions=2),
+    "camembert": BERT.but(reserved_positions=2),
     "xlm-roberta-xl": BERT.but(
-        defaults=shape(250880, 2560, 10240, 36, 32, max_position_embeddings=514, type_vocab_size=1)
+        defaults=shape(250880, 2560, 10240, 36, 32, max_position_embeddings=514, type_vocab_size=1),
+        reserved_positions=2,
     ),
     "megatron-bert": BERT.but(defaults=shape(29056, 1024, 4096, 24, 16)),
     "distilbert": BERT.but(

@@ -72,6 +72,8 @@ class Family:
     learned_positions: Trait = False
     """A position embedding of max_position_embeddings rows (and `extra_positions` more)."""
     extra_positions: int = 0
+    reserved_positions: int = 0
+    """Rows of the position embedding that no token can use (RoBERTa's begin after the padding index)."""
     latent: bool = False
     """Multi-head latent attention."""
     key_is_value: Trait = False

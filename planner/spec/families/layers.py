@@ -21,7 +21,7 @@ def transformer(f: Fields) -> Model:
         layers=layer_stack(f),
         tie_word_embeddings=f.flag("tie_word_embeddings"),
         other_parameters=outer_parameters(f, hidden),
-        max_seq_len=f.count("max_position_embeddings", 0, least=0),
+        max_seq_len=max(0, f.count("max_position_embeddings", 0, least=0) - f.family.reserved_positions),
         kind=f.family.kind,
         embedding_size=0 if width == hidden else width,
     )
