@@ -9,6 +9,7 @@ from planner.answer.ranked_plan import RankedPlan
 from planner.cli.printing import Heading, say, table
 from planner.explain.breakdown import TermValue
 from planner.explain.formula import Formula
+from planner.explain.symbols import symbols
 from planner.quantities import format_bandwidth, format_bytes, format_seconds
 from planner.topology.links import Links
 
@@ -29,6 +30,11 @@ def print_derivation(ranked: RankedPlan, links: Links) -> None:
         f"on the {role} pipeline rank, at: {moment}. Of which:"
     )
     _print_terms(ranked.memory_terms, format_bytes)
+    say()
+    say("Symbols:")
+    terms = [term for term in (*ranked.time_terms, *ranked.memory_terms) if term.value > 0]
+    for line in symbols(formula for term in terms for formula in term.formulas):
+        say(f"  {line}", indent="    ")
     say()
     for line in inputs(ranked):
         say(line, indent="  ")

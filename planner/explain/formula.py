@@ -48,9 +48,14 @@ def formula(function: Callable[..., Any]) -> Formula:
     return Formula(
         name=_name(function),
         summary=_one_line(paragraphs[0]),
-        equation=", ".join(equations).removesuffix("."),
-        source=_source(function, _one_line(_paragraphs(after)[0])),
+        equation=_plain(", ".join(equations).removesuffix(".")),
+        source=_plain(_source(function, _one_line(_paragraphs(after)[0]))),
     )
+
+
+def _plain(text: str) -> str:
+    """A passage of a docstring for people who do not read code: without its marks and what it says to callers."""
+    return re.split(r"\s+Raises\b", text)[0].replace("`", "")
 
 
 def _split_at_source(text: str) -> tuple[str, str, str]:

@@ -2,6 +2,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from planner.catalogue.models import model
 from planner.estimate.records import MemoryUse, StepTime
 from planner.explain.formula import formula
 from planner.explain.relevance import CONDITIONS, relevant_formulas
+from planner.explain.symbols import symbols
 from planner.explain.terms import MEMORY_TERMS, TIME_TERMS
 from planner.spec.plan import Plan, Schedule, Sharding
 from planner.spec.workload import Workload
@@ -144,3 +146,19 @@ def test_the_formulas_that_are_shown_are_those_that_estimates_are_made_of():
     shown = {f.__name__ for term in (*TIME_TERMS.values(), *MEMORY_TERMS.values()) for f in term.functions}
     assert cost_functions_named_in("estimate") - {"flops_utilization"} - shown == set()
     assert shown - cost_functions_named_in("estimate") - cost_functions_named_in("cost") == set()
+
+
+def used_formulas():
+    found = {each.name: each for term in (*TIME_TERMS.values(), *MEMORY_TERMS.values()) for each in term.formulas}
+    return [each for each in found.values() if ".cost." in f".{each.name}"]
+
+
+@pytest.mark.parametrize("found", used_formulas(), ids=lambda found: found.name.rpartition(".")[2])
+def test_every_letter_of_an_equation_is_explained(found):
+    (line,) = symbols([found])
+    letters = set(re.findall(r"(?<![\w])[A-Za-z][0-9]?(?![\w])", found.equation))
+    assert sorted(letters - set(re.findall(r"\w+", line))) == []
+
+
+def test_a_source_says_nothing_to_callers_of_the_function():
+    assert not [each.name for each in used_formulas() if "Raises" in each.source or "`" in each.source + each.equation]
