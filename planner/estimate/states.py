@@ -64,18 +64,22 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
         return dense + held_bytes(trainable.experts, bytes_each, expert_group)
 
     optimizer = held(costs.optimizer, optimizer_split)
-    weights = held(costs.weight, weights_split) + trainable.frozen_bytes(plans, weights_split)
-    gradients = held(costs.gradient, gradients_split)
     on_host = np.asarray(plans.offload) >= Offload.OPTIMIZER
+    # ZeRO-3's fp32 shard is the master copy: with the optimizer on the host a shard in compute precision stays behind.
+    master = np.where(on_host & (code >= Sharding.ZERO3), costs.weight, 0.0)
+    on_device = np.where(master > 0, np.minimum(costs.weight, element_bytes(workload)), costs.weight)
+    frozen, trained = trainable.frozen_bytes(plans, weights_split), held(on_device, weights_split)
+    gradients = held(costs.gradient, gradients_split)
     all_on_host = np.asarray(plans.offload) == Offload.ALL
     paged = OPTIMIZERS[workload.optimizer].paged
     return State(
-        weights=np.where(all_on_host, 0.0, weights),
+        weights=np.where(all_on_host, 0.0, frozen + trained),
         gradients=np.where(on_host & (code >= Sharding.ZERO2), 0.0, gradients),
         optimizer=np.where(on_host | paged, 0.0, optimizer),
         optimizer_step=np.where(on_host, 0.0, held(stack.optimizer_temporary_copies * costs.weight, optimizer_split)),
         **_zero3(local, trainable, plans, workload, stack),
-        host=np.where(on_host, optimizer + gradients, optimizer * paged) + np.where(all_on_host, weights, 0.0),
+        host=np.where(on_host, optimizer + gradients + held(master, weights_split), optimizer * paged)
+        + np.where(all_on_host, frozen + np.where(master > 0, 0.0, trained), 0.0),
     )
 
 

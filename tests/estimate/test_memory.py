@@ -184,3 +184,10 @@ def test_summing_sharded_gradients_locally_holds_them_whole():
         for sync in (GradientSync.USUAL, GradientSync.ONCE)
     )
     assert once.peak - every.peak > 0.8 * 4 * LLAMA_8B.parameters
+
+
+def test_a_host_that_holds_the_optimizer_holds_sixteen_bytes_per_parameter():
+    plan = Plan(dp_shard=8, sharding=Sharding.ZERO3, offload=1, recompute=Recompute.FULL)
+    use = memory_use(LLAMA_8B, plan, Workload(8, 512), TRACKER)
+    assert use.host == pytest.approx((4 + 8 + 4) * LLAMA_8B.parameters / 8)
+    assert use.weights == pytest.approx(2 * LLAMA_8B.parameters / 8)
