@@ -15,11 +15,14 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 import numpy as np
 
 from planner.errors import FileFormatError
+from planner.spec.figures import at
 from planner.spec.model import Layer
 from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, Plan
 
 T = TypeVar("T")
 
+LARGEST_NUMBER = 1e24
+"""Nothing that a record counts or measures is larger, nor negative."""
 MOST_LAYERS = 10_000
 """More than this in a file is a mistake, not a model."""
 
@@ -75,7 +78,7 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         key_hint, value_hint = get_args(hint)
         items = _expect(data, dict, where).items()
-        return {_decode_key(key_hint, key): _decode(value_hint, each, f"{where}.{key}") for key, each in items}
+        return {_decode_key(key_hint, key): _decode(value_hint, each, at(where, key)) for key, each in items}
     if hint is Plan:
         return _decode_record(Plan, _plan_codes(_expect(data, dict, where), where), where)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
@@ -111,10 +114,10 @@ def _decode_tuple(hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, .
 def _decode_run(data: Any, where: str) -> list[Layer]:
     """Equal layers in a row."""
     run = _expect(data, dict, where)
-    count = _number(int, run.get("count"), f"{where}.count")
+    count = _number(int, run.get("count"), at(where, "count"))
     if not 1 <= count <= MOST_LAYERS:
-        raise FileFormatError(f"must be 1 to {MOST_LAYERS:,}, not {count}", where=f"{where}.count")
-    return [_decode(Layer, run.get("layer"), f"{where}.layer")] * count
+        raise FileFormatError(f"must be 1 to {MOST_LAYERS:,}, not {count}", where=at(where, "count"))
+    return [_decode(Layer, run.get("layer"), at(where, "layer"))] * count
 
 
 def _decode_record(kind: Any, data: Any, where: str) -> Any:
@@ -126,7 +129,7 @@ def _decode_record(kind: Any, data: Any, where: str) -> Any:
         what = f"unknown key {unknown[0]!r}" if unknown else f"missing key {missing[0]!r}"
         raise FileFormatError(f"{what} in a {kind.__name__}", where=where)
     hints = _hints(kind)
-    return kind(**{name: _decode(hints[name], value, f"{where}.{name}") for name, value in given.items()})
+    return kind(**{name: _decode(hints[name], value, at(where, name)) for name, value in given.items()})
 
 
 def _required(field: Field[Any]) -> bool:
@@ -145,8 +148,8 @@ def _decode_key(hint: Any, text: str) -> Any:
 
 
 def _plan_codes(data: dict[str, Any], where: str) -> dict[str, Any]:
-    codes = {name: int(_code(kind, data[name], f"{where}.{name}")) for name, kind in PLAN_KINDS.items() if name in data}
-    switches = {name: int(_expect(data[name], bool, f"{where}.{name}")) for name in PLAN_SWITCHES if name in data}
+    codes = {name: int(_code(kind, data[name], at(where, name))) for name, kind in PLAN_KINDS.items() if name in data}
+    switches = {name: int(_expect(data[name], bool, at(where, name))) for name in PLAN_SWITCHES if name in data}
     return data | codes | switches
 
 
@@ -158,8 +161,12 @@ def _code(kind: type[IntEnum], data: Any, where: str) -> IntEnum:
 
 
 def _number(kind: Any, data: Any, where: str) -> Any:
-    if isinstance(data, bool) or not isinstance(data, int | float) or kind(data) != data:
-        raise FileFormatError(f"must be {'a whole number' if kind is int else 'a number'}, not {data!r}", where=where)
+    if isinstance(data, bool) or not isinstance(data, int | float):
+        raise FileFormatError(f"must be {_NUMBER_NAMES[kind]}, not {data!r}", where=where)
+    if not 0 <= data < LARGEST_NUMBER or kind(data) != data:
+        raise FileFormatError(
+            f"must be {_NUMBER_NAMES[kind]} from 0 to {LARGEST_NUMBER:g}, not {data!r:.30}", where=where
+        )
     return kind(data)
 
 
@@ -169,4 +176,5 @@ def _expect(data: Any, kind: Any, where: str) -> Any:
     return data
 
 
+_NUMBER_NAMES = {int: "a whole number", float: "a number"}
 _JSON_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}

@@ -7,18 +7,31 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from planner.errors import FileFormatError
+from planner.errors import FileFormatError, SpecError
 from planner.spec.cluster import Cluster
 from planner.spec.codec import content_hash, from_plain, to_plain
 from planner.spec.json_files import read_json, write_json
 from planner.spec.model import Model
 from planner.spec.plan import Plan
 from planner.spec.profile import Profile
+from planner.spec.read_node import check_node
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
 SCHEMA_VERSION = 1
 FILE_NAME = "plan.json"
+DEGREES = (
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "expert_tp",
+    "dp_shard",
+    "dp_replicate",
+    "micro_batch_size",
+    "num_microbatches",
+    "virtual_stages",
+)
 NO_PLAN = "it is no plan.json; beside a model's config.json, name a CLUSTER such as 2xdgx-h100"
 
 
@@ -77,6 +90,14 @@ def read_plan_file(path: Path) -> PlanFile:
     del data["schema_version"]
     prediction = data.pop("prediction", {})
     contents = from_plain(PlanFile, data, where=str(path))
+    for name in DEGREES:
+        if getattr(contents.plan, name) < 1:
+            raise FileFormatError("must be at least 1", where=f"{path}: plan.{name}")
+    try:
+        for i, pool in enumerate(contents.cluster.pools):
+            check_node(pool.node, where=f"{path}: cluster.pools[{i}].node")
+    except SpecError as error:
+        raise FileFormatError(str(error)) from error
     ranks, world_size = contents.plan.world_size, contents.cluster.world_size
     if ranks != world_size:
         raise FileFormatError(f"the plan is for {ranks} ranks but the cluster has {world_size}", where=str(path))

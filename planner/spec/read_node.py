@@ -28,7 +28,10 @@ from planner.spec.node_part import first_accelerators
 from planner.spec.read_accelerator import accelerator_entry, read_prices
 
 FABRIC_KINDS = ("infiniband", "roce", "efa", "slingshot", "omnipath", "ethernet", "tcpx", "none")
+LINKS = ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "xgmi", "gaudi", "pcie3", "pcie4", "pcie5")
+"""Links whose efficiencies the catalogue knows."""
 FABRIC_FIGURES = {"nic_bandwidth": "B/s", "latency": "s"}
+FABRIC_COUNTS = {"nics_per_node": (1, 1024), "nodes_per_leaf": (0, 1_000_000)}
 FABRIC_KEYS = (*FABRIC_FIGURES, "kind", "nics_per_node", "oversubscription", "nodes_per_leaf", "source", "read")
 NODE_FIGURES = {
     "link_bandwidth": "B/s",
@@ -51,7 +54,6 @@ NODE_KEYS = (
     *("notes", "source", "read"),
 )
 REQUIRED = ("accelerator", "gpus_per_node", "wiring", "link", "link_bandwidth", "link_latency", "network")
-MOST_NICS = 1024
 MOST_OVERSUBSCRIBED = 1000.0
 
 
@@ -67,7 +69,7 @@ def read_fabric(
     given: dict[str, Any] = dict(figures)
     if "kind" in entries:
         given["kind"] = one_of(entries["kind"], FABRIC_KINDS, "kind of network", where=at(where, "kind"))
-    for key, least, most in (("nics_per_node", 1, MOST_NICS), ("nodes_per_leaf", 0, 1_000_000)):
+    for key, (least, most) in FABRIC_COUNTS.items():
         if key in entries:
             given[key] = count(entries[key], where=at(where, key), least=least, most=most)
             sources[key] = Source(source=str(entries.get("source", origin)), read=str(entries.get("read", "")))
@@ -131,6 +133,16 @@ def read_node(
     return Node(**given, name=name, sources=sources)
 
 
+def check_node(node: Node, *, where: str) -> None:
+    """Raise SpecError unless kinds and whole numbers of a node and of its network are such as their tables may say."""
+    one_of(node.link, LINKS, "link", where=at(where, "link"))
+    one_of(node.fabric.kind, FABRIC_KINDS, "kind of network", where=at(where, "fabric.kind"))
+    for key, (least, most) in NODE_COUNTS.items():
+        count(getattr(node, key), where=at(where, key), least=least, most=most)
+    for key in ("nics_per_node", "nodes_per_leaf"):
+        count(getattr(node.fabric, key), where=at(where, f"fabric.{key}"), least=0, most=FABRIC_COUNTS[key][1])
+
+
 def named_parts(
     entries: Mapping[str, Any], lookup: Lookup, *, where: str, base: Node | None, origin: str
 ) -> dict[str, Any]:
@@ -151,9 +163,11 @@ def named_parts(
 
 def _plain(entries: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """What a node says in words, flags and whole numbers."""
-    given: dict[str, Any] = {
-        key: text(entries[key], where=at(where, key)) for key in ("link", "notes") if key in entries
-    }
+    given: dict[str, Any] = {}
+    if "link" in entries:
+        given["link"] = one_of(entries["link"], LINKS, "link", where=at(where, "link"))
+    if "notes" in entries:
+        given["notes"] = text(entries["notes"], where=at(where, "notes"))
     for key, (least, most) in NODE_COUNTS.items():
         if key in entries:
             given[key] = count(entries[key], where=at(where, key), least=least, most=most)

@@ -91,6 +91,18 @@ def test_kinds_are_written_by_name_and_equal_layers_once(path):
         (lambda d: d["model"]["layers"][0].update(count=10**9), "must be 1 to 10,000"),
         (lambda d: d.update(workload=[]), "workload: must be an object"),
         (lambda d: d["plan"].update(compiled=1), "compiled: must be true or false"),
+        (lambda d: d["plan"].update(tp=-2), r"plan\.json: plan\.tp: must be a whole number from 0 to 1e"),
+        (lambda d: d["plan"].update(virtual_stages=0), r"plan\.virtual_stages: must be at least 1"),
+        (lambda d: d["cluster"]["pools"][0]["node"].update(link="nvlink9"), "did you mean nvlink5"),
+        (lambda d: d["workload"].update(seq_len=10**400), "seq_len: must be a whole number from 0 to 1e"),
+        (lambda d: d["stack"].update(context=float("nan")), r"stack\.context: must be a number from 0 to 1e"),
+        (lambda d: d["stack"].update(context=float("inf")), r"stack\.context: must be a number from 0 to 1e"),
+        (lambda d: d["model"].update(vocab_size=float("inf")), r"model\.vocab_size: must be a whole number from 0"),
+        (
+            lambda d: d["cluster"]["pools"][0]["node"].update(sockets=10**9),
+            r"pools\[0\]\.node\.sockets: must be 1 to 32",
+        ),
+        (lambda d: d["cluster"]["pools"][0]["node"]["fabric"].update(nics_per_node=10**9), "nics_per_node: must be 0"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(path, change, message):

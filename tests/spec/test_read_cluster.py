@@ -8,12 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from planner.catalogue.collectives import kinds
 from planner.catalogue.hardware import LOOKUP, cluster
 from planner.catalogue.prices import usd_per_gpu_hour
 from planner.errors import FileFormatError, SpecError
 from planner.quantities import GIB
 from planner.spec.cluster import Cluster, Wiring
 from planner.spec.read_cluster import read_cluster
+from planner.spec.read_node import FABRIC_KINDS, LINKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("cluster-*.toml"))
@@ -122,6 +124,10 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
         (f'nodes = {10**18}\nnode = "dgx-h100"', "my.toml: nodes: must be 1 to"),
         ('nodes = 2\nnode = "dgx-h10"', "my.toml: node: unknown node type.*did you mean dgx-h100"),
         ('nodes = 2\nnode = ""', "my.toml: node: unknown node type"),
+        (
+            'nodes = 2\nnode = { base = "dgx-h100", link = "nvlink9" }',
+            "my.toml: node.link: unknown link 'nvlink9'; did you",
+        ),
         ("nodes = 2\nnode = 7", "my.toml: node: must be the name of a node type or a table"),
         ('nodes = 2\nnode = { base = "dgx-h100", gpus_per_node = 0 }', "my.toml: node.gpus_per_node: must be 1 to"),
         ('nodes = 2\nnode = { base = "dgx-h100", link_bandwidth = "400 gbps" }', "link_bandwidth: unknown unit 'gbps'"),
@@ -259,3 +265,8 @@ def test_any_value_of_any_key_gives_a_cluster_or_one_line_of_error(read, key, va
         message = str(error)
     assert "\n" not in message
     assert world_size >= 8
+
+
+def test_links_and_networks_that_a_file_may_name_are_those_whose_efficiencies_are_known():
+    derived = {kind for kind in kinds() if kind.endswith(("-nvls", "-host"))}
+    assert set(kinds()) - derived - {"wan"} == {*LINKS, *FABRIC_KINDS}
