@@ -28,7 +28,9 @@ from planner.spec.node_part import first_accelerators
 from planner.spec.read_accelerator import accelerator_entry, read_prices
 
 FABRIC_KINDS = ("infiniband", "roce", "efa", "slingshot", "omnipath", "ethernet", "tcpx", "none")
-LINKS = ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "xgmi", "gaudi", "pcie3", "pcie4", "pcie5")
+SLOTS = ("pcie3", "pcie4", "pcie5")
+MOST_SLOTS = 32
+LINKS = ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "xgmi", "gaudi", *SLOTS)
 """Links whose efficiencies the catalogue knows."""
 FABRIC_FIGURES = {"nic_bandwidth": "B/s", "latency": "s"}
 FABRIC_COUNTS = {"nics_per_node": (1, 1024), "nodes_per_leaf": (0, 1_000_000)}
@@ -128,14 +130,29 @@ def read_node(
         _add_mesh(given, sources, entries, gpus=_gpus(given, base, where=where), where=where, origin=origin)
     if base is not None:
         _check_mesh_grows_with_pairs(given, base, where=where)
-        return replace(base, name=name, **given, sources={**base.sources, **sources})
-    check_complete([*given, *entries], REQUIRED, where=where)
-    return Node(**given, name=name, sources=sources)
+        node = replace(base, name=name, **given, sources={**base.sources, **sources})
+    else:
+        check_complete([*given, *entries], REQUIRED, where=where)
+        node = Node(**given, name=name, sources=sources)
+    _check_slots(node, where=where)
+    return node
+
+
+def _check_slots(node: Node, *, where: str) -> None:
+    """Raise SpecError where accelerators in slots are linked by something else, or are more than a host has slots."""
+    if node.wiring not in (Wiring.PCIE, Wiring.HOST):
+        return
+    kind = node.wiring.name.lower()
+    if node.link not in SLOTS:
+        raise SpecError(f"{node.link} is no link of wiring {kind}; known: {', '.join(SLOTS)}", where=at(where, "link"))
+    if node.gpus_per_node > MOST_SLOTS:
+        raise SpecError(f"must be 1 to {MOST_SLOTS} with wiring {kind}", where=at(where, "gpus_per_node"))
 
 
 def check_node(node: Node, *, where: str) -> None:
     """Raise SpecError unless kinds and whole numbers of a node and of its network are such as their tables may say."""
     one_of(node.link, LINKS, "link", where=at(where, "link"))
+    _check_slots(node, where=where)
     one_of(node.fabric.kind, FABRIC_KINDS, "kind of network", where=at(where, "fabric.kind"))
     for key, (least, most) in NODE_COUNTS.items():
         count(getattr(node, key), where=at(where, key), least=least, most=most)

@@ -128,6 +128,11 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
             'nodes = 2\nnode = { base = "dgx-h100", link = "nvlink9" }',
             "my.toml: node.link: unknown link 'nvlink9'; did you",
         ),
+        (
+            'nodes = 2\nnode = { base = "dgx-h100", wiring = "host" }',
+            "my.toml: node.link: nvlink4 is no link of wiring host",
+        ),
+        ('nodes = 2\nnode = { base = "pcie-8x-l40s", gpus_per_node = 64 }', "node.gpus_per_node: must be 1 to 32 with"),
         ("nodes = 2\nnode = 7", "my.toml: node: must be the name of a node type or a table"),
         ('nodes = 2\nnode = { base = "dgx-h100", gpus_per_node = 0 }', "my.toml: node.gpus_per_node: must be 1 to"),
         ('nodes = 2\nnode = { base = "dgx-h100", link_bandwidth = "400 gbps" }', "link_bandwidth: unknown unit 'gbps'"),
