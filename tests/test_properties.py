@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -98,12 +99,11 @@ def faster(machines: Cluster, factor: float) -> Cluster:
     return replace(machines, pools=tuple(pools))
 
 
-HYPOTHESIS = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(FEW, max_examples=300)
 
 
-@HYPOTHESIS
-@given(questions())
-def test_every_legal_plan_has_finite_times_and_memory(question):
+def assert_finite(question):
     time = times(question)
     for term in fields(time):
         seconds = np.asarray(getattr(time, term.name))
@@ -118,14 +118,24 @@ def test_every_legal_plan_has_finite_times_and_memory(question):
     assert np.all(memory.peak > 0)
 
 
-@HYPOTHESIS
-@given(questions(), st.floats(1.0, 50.0))
-def test_more_bandwidth_never_slows(question, factor):
+def assert_never_slowed(question, factor):
     quicker = times(replace(question, cluster=faster(question.cluster, factor))).total
     assert np.all(quicker <= times(question).total * (1 + 1e-9))
 
 
-@HYPOTHESIS
+@FEW
+@given(questions())
+def test_every_legal_plan_has_finite_times_and_memory(question):
+    assert_finite(question)
+
+
+@FEW
+@given(questions(), st.floats(1.0, 50.0))
+def test_more_bandwidth_never_slows(question, factor):
+    assert_never_slowed(question, factor)
+
+
+@FEW
 @given(questions())
 def test_more_ranks_never_grow_a_rank_s_sharded_memory(question):
     more = replace(question.plans, dp_shard=2 * question.plans.dp_shard)
@@ -136,9 +146,17 @@ def test_more_ranks_never_grow_a_rank_s_sharded_memory(question):
     assert np.all(least <= most * (1 + 1e-9))
 
 
-@HYPOTHESIS
+@FEW
 @given(questions())
 def test_twice_the_micro_batches_never_take_less_time(question):
     more = replace(question.plans, num_microbatches=2 * question.plans.num_microbatches)
     batch = replace(question.workload, global_batch_size=2 * question.workload.global_batch_size)
     assert np.all(times(replace(question, plans=more, workload=batch)).total >= times(question).total)
+
+
+@pytest.mark.slow
+@MANY
+@given(questions(), st.floats(1.0, 50.0))
+def test_hundreds_of_questions_keep_the_same_properties(question, factor):
+    assert_finite(question)
+    assert_never_slowed(question, factor)
