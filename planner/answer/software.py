@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from planner.catalogue.collectives import collective_fits
 from planner.catalogue.hardware import accelerator
 from planner.catalogue.profiles import profile
 from planner.catalogue.stacks import DEFAULT_STACK, stack, stack_slug
@@ -63,7 +64,8 @@ def profile_of(cluster: Cluster, software: Stack, text: str | None = None) -> Pr
     if text is None:
         return profile(cluster.accelerator, software.name, fabric=fabric)
     if text.endswith(".json"):
-        return read_profile(Path(text))
+        own = read_profile(Path(text))
+        return replace(own, collectives={**collective_fits(fabric), **own.collectives})
     part_name, slash, stack_name = text.partition("/")
     part = accelerator(part_name, where="--profile")
     return profile(part, stack_slug(stack_name, where="--profile") if slash else software.name, fabric=fabric)

@@ -20,7 +20,10 @@ GROUPED_AXES = ("tokens_per_expert", "intermediate_size")
 TIMES = ("launch_time", "kernel_overhead", "attention_overhead", "fixed_time")
 FACTORS = ("compute_scale", "attention_backward_efficiency", "memory_efficiency")
 """Numbers that something is multiplied or divided by: never zero."""
-NUMBERS = (*FACTORS, "overlap_penalty", "error", "plan_error", "memory_error")
+ERRORS = ("error", "plan_error", "memory_error")
+NUMBERS = (*FACTORS, "overlap_penalty", *ERRORS)
+SMALLEST, LARGEST = 1e-6, 1e3
+"""Of factors and errors, and of times in seconds; beyond them nothing was measured."""
 FIT_TIMES = ("start", "step_latency", "hop_latency")
 TEXTS = ("sources", "notes")
 
@@ -55,15 +58,15 @@ def read_profile(path: Path) -> Profile:
         raise FileFormatError(f"level should be one of {', '.join(LEVELS)}, not {given['level']!r}", where=str(path))
     for key in (*NUMBERS, *(f"{name}_s" for name in TIMES)):
         if key in data:
-            given[key.removesuffix("_s")] = _number(data[key], f"{path}: {key}", zero=key not in FACTORS)
-    given |= {name: tuple(data[name]) for name in TEXTS if name in data}
+            given[key.removesuffix("_s")] = _number(data[key], f"{path}: {key}", zero=key not in (*FACTORS, *ERRORS))
+    given |= {name: tuple(map(str, _list(data, name, path))) for name in TEXTS if name in data}
     if "grouped_matmul" in data:
         given["grouped_matmul"] = _table(data["grouped_matmul"], GROUPED_AXES, "grouped_matmul", path)
     return Profile(
         **given,
         gemm=_tables(data, "gemm", GEMM_AXES, path),
         attention=_tables(data, "attention", ATTENTION_AXES, path),
-        collectives=dict(_fit_from_json(entry, path) for entry in data.get("collectives", ())),
+        collectives=dict(_fit_from_json(entry, path) for entry in _list(data, "collectives", path)),
     )
 
 
@@ -118,9 +121,17 @@ def _text(data: Mapping[str, Any], key: str, path: Path) -> str:
     return str(data[key])
 
 
+def _list(data: Mapping[str, Any], name: str, path: Path) -> list[Any]:
+    """The list under a key; empty where there is none."""
+    values = data.get(name, [])
+    if not isinstance(values, list):
+        raise FileFormatError(f"{name} should be a list, not {values!r:.40}", where=str(path))
+    return values
+
+
 def _number(value: Any, where: str, *, zero: bool) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or value < 0 or (value == 0 and not zero):
-        wanted = "zero or more" if zero else "above zero"
-        raise FileFormatError(f"should be a finite number {wanted}, not {value!r}", where=where)
+    if not number or not (0 if zero else SMALLEST) <= value <= LARGEST:
+        wanted = f"{'0' if zero else f'{SMALLEST:g}'} to {LARGEST:g}"
+        raise FileFormatError(f"should be a number from {wanted}, not {value!r:.40}", where=where)
     return float(value)

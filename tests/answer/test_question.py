@@ -1,4 +1,5 @@
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +7,7 @@ from planner.answer.choices import Choices
 from planner.answer.question import ask
 from planner.answer.recommend import recommend
 from planner.errors import FileFormatError, SpecError
+from planner.spec.profile_file import write_profile
 
 
 def test_everything_that_was_not_given_is_named():
@@ -120,3 +122,10 @@ def test_trainers_that_can_run_the_best_plan_are_named():
     found = recommend("llama-3.1-8b", "1xdgx-h100", Choices(fix="sharding=zero2"))
     assert "deepspeed" in found.targets
     assert "torchrun" not in found.targets
+
+
+def test_a_profile_of_ones_own_may_leave_the_collectives_to_the_catalogue(tmp_path):
+    path = tmp_path / "own.json"
+    write_profile(replace(ask("llama-3.1-8b", "2xdgx-h100").profile, collectives={}), path)
+    found = recommend("llama-3.1-8b", "2xdgx-h100", Choices(profile=str(path)), top=1)
+    assert found.question.profile.collectives["infiniband", "all_gather"].efficiency > 0
