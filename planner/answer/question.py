@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,7 @@ def ask(model: Model | str | Path, cluster: Cluster | str, choices: Choices | No
     if not (chosen.stack or chosen.target):
         assumed = (*assumed, f"stack {stack.name}")
     profile = profile_of(machines, stack, chosen.profile)
-    return Question(
+    question = Question(
         model=spec,
         cluster=machines,
         workload=workload,
@@ -160,6 +160,7 @@ def ask(model: Model | str | Path, cluster: Cluster | str, choices: Choices | No
         assumed=assumed,
         notes=(*machines.notes, *_notes(spec, workload), *profile.notes),
     )
+    return replace(question, notes=(*question.notes, *_price_notes(question)))
 
 
 def machines_of(cluster: Cluster | str, network: str | None = None) -> Cluster:
@@ -225,6 +226,12 @@ def _check_precision(job: Workload, cluster: Cluster) -> None:
 def _check_choice(name: str, value: str | None, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
         raise SpecError(f"unknown {name} {value!r}; known: {', '.join(known)}", where=f"--{name}")
+
+
+def _price_notes(question: Question) -> Iterator[str]:
+    """Where money is asked for and no price is known."""
+    if question.price is None and (question.workload.tokens or question.objective == "usd"):
+        yield f"no price of {question.cluster.accelerator.name} is known: give one with --usd-per-gpu-hour"
 
 
 def _check_used(chosen: Choices) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.answer.fits import FitReport
 from planner.answer.ranked_plan import RankedPlan
+from planner.answer.recommendation import format_rate
 from planner.cli.printing import Heading, say, table
 from planner.estimate.interval import FULL, Verdict
 from planner.estimate.records import Moment, Role
@@ -96,6 +97,7 @@ def _print_dials(report: FitReport) -> None:
             Heading("per GPU\n(GiB)"),
             Heading("fits", left=True),
             Heading("step time"),
+            Heading(report.ranked.rate[0]),
             Heading("option", 2, left=True),
         ],
         [
@@ -104,6 +106,7 @@ def _print_dials(report: FitReport) -> None:
                 f"{dial.ranked.peak / GIB:.1f}",
                 dial.ranked.verdict.name.lower().replace("_", " "),
                 format_seconds(dial.ranked.step_time),
+                format_rate(dial.ranked.rate[1]),
                 dial.options,
             ]
             for dial in report.dials

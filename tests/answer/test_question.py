@@ -129,3 +129,10 @@ def test_a_profile_of_ones_own_may_leave_the_collectives_to_the_catalogue(tmp_pa
     write_profile(replace(ask("llama-3.1-8b", "2xdgx-h100").profile, collectives={}), path)
     found = recommend("llama-3.1-8b", "2xdgx-h100", Choices(profile=str(path)), top=1)
     assert found.question.profile.collectives["infiniband", "all_gather"].efficiency > 0
+
+
+def test_money_without_a_price_is_noted():
+    for chosen in (Choices(tokens="1T"), Choices(objective="usd")):
+        assert any("no price of a40 is known" in note for note in ask("gpt2", "8xa40", chosen).notes)
+    assert not any("no price" in note for note in ask("gpt2", "8xa40").notes)
+    assert not any("no price" in note for note in ask("gpt2", "8xa40", Choices(tokens="1T", usd_per_gpu_hour=1)).notes)

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -73,3 +74,8 @@ def test_a_plan_above_the_share_that_may_be_taken_is_not_said_to_leave_room(plan
     assert result.exit_code == 5, result.stdout
     assert "usable (over the 95% of it, " in result.stdout.splitlines()[0]
     assert "to spare" not in result.stdout.splitlines()[0]
+
+
+def test_dials_show_the_speed_too_since_a_shorter_sequence_makes_a_smaller_step(planner):
+    out = planner(*EIGHT, "--fix", "sharding=ddp", "--quiet").stdout
+    assert re.search(r"^change +\(GiB\) +fits +step time +tokens/s +option$", out, re.M)
