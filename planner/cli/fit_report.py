@@ -46,15 +46,17 @@ def print_fit(report: FitReport) -> None:
 def _sentence(report: FitReport) -> str:
     ranked, dominant = report.ranked, report.dominant
     if not report.host_fits:
+        nodes = [pool.node for pool in ranked.question.cluster.pools]
+        least = min(float(node.host_memory) / node.gpus_per_node for node in nodes if node.host_memory)
         return (
-            f"Does not fit: hosts would hold {format_bytes(float(ranked.memory.host))} per GPU, more than they have; "
-            f"the GPUs' peak is {format_bytes(ranked.peak)} of {format_bytes(ranked.usable)} usable."
+            f"Does not fit: hosts would hold {format_bytes(float(ranked.memory.host))} per GPU of the "
+            f"{format_bytes(least)} that they have; the GPUs' peak is {format_bytes(ranked.peak)} of {format_bytes(ranked.usable)} usable."
         )
     host = f"; host memory {format_bytes(float(ranked.memory.host))} per GPU" if ranked.memory.host > 0 else ""
     return (
         f"{VERDICTS[ranked.verdict]}: {ranked.question.model.name} with {ranked.name} peaks at "
         f"{format_bytes(ranked.peak)} per GPU of {format_bytes(ranked.usable)} usable ({_room(ranked)}; chance to fit "
-        f"{ranked.p_fits:.0%}), at {MOMENTS[ranked.moment]}{_where(ranked)}, mostly {dominant.term.title} "
+        f"{ranked.p_fits:.0%}), at {MOMENTS[ranked.moment]}{_where(ranked)}, the largest item {dominant.term.title} "
         f"({format_bytes(dominant.value)}){host}."
     )
 

@@ -12,7 +12,7 @@ def test_ddp_of_an_8b_model_does_not_fit_in_80_gb_and_exits_5(planner):
     first = result.stdout.splitlines()[0]
     assert first.startswith("Does not fit: llama-3.1-8b with DDP 8 peaks at 1")
     assert "too much; chance to fit 0%" in first
-    assert "mostly optimizer states (59.8 GiB)" in first
+    assert "the largest item optimizer states (59.8 GiB)" in first
     assert result.stdout.splitlines()[-1].startswith("planner fits llama-3.1-8b 1xdgx-h100 ")
 
 
@@ -63,6 +63,7 @@ def test_what_hosts_cannot_hold_does_not_fit(planner, tmp_path):
     result = planner("fits", "llama-3.1-70b", cluster, "--fix", "sharding=zero3", "--offload", "optimizer")
     assert result.exit_code == 5, result.stderr
     assert result.stdout.startswith("Does not fit: hosts would hold ")
+    assert " per GPU of the 8.0 GiB that they have" in result.stdout.splitlines()[0]
 
 
 def test_a_plan_above_the_share_that_may_be_taken_is_not_said_to_leave_room(planner, tmp_path):
