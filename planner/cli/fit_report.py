@@ -50,7 +50,8 @@ def _sentence(report: FitReport) -> str:
         least = min(float(node.host_memory) / node.gpus_per_node for node in nodes if node.host_memory)
         return (
             f"Does not fit: hosts would hold {format_bytes(float(ranked.memory.host))} per GPU of the "
-            f"{format_bytes(least)} that they have; the GPUs' peak is {format_bytes(ranked.peak)} of {format_bytes(ranked.usable)} usable."
+            f"{format_bytes(least)} that they have; "
+            f"the GPUs' peak is {format_bytes(ranked.peak)} of {format_bytes(ranked.usable)} usable."
         )
     host = f"; host memory {format_bytes(float(ranked.memory.host))} per GPU" if ranked.memory.host > 0 else ""
     return (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from math import ceil, floor, inf
+from math import ceil, floor
 
 from planner.errors import SpecError
-from planner.spec.workload import LARGEST
+from planner.spec.workload import LARGEST, LARGEST_AMOUNTS
 
 SUFFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
@@ -27,8 +27,8 @@ def read_tokens(text: str, *, where: str = "--tokens") -> float:
     suffix = re.sub(r"(?i)tok(ens?)?$", "", unit)
     if suffix not in SUFFIXES:
         raise SpecError(f"unknown unit {unit!r}; known: {_known('')}", where=where)
-    if not 1 <= number * SUFFIXES[suffix] < inf:
-        raise SpecError(f"must be a finite number of tokens, at least 1, not {text}", where=where)
+    if not 1 <= number * SUFFIXES[suffix] <= LARGEST_AMOUNTS["tokens"]:
+        raise SpecError(f"must be 1 to {LARGEST_AMOUNTS['tokens']:g} tokens, not {text:.40}", where=where)
     return number * SUFFIXES[suffix]
 
 

@@ -20,7 +20,7 @@ SITE_KEYS = (*POOL_KEYS, "site")
 CLUSTER_KEYS = ("name", "pools", "wan", *POOL_KEYS)
 MOST_NODES = 100_000
 MOST_POOLS = 16
-MOST_MIXED_NODES = 4096
+MOST_MIXED_NODES = 2048
 """Nodes of several pools together: each is routed by itself, where equal nodes are computed once."""
 MOST_SPREAD = 10.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from planner.errors import SpecError
@@ -14,6 +13,7 @@ ATTENTION_BACKENDS = ("flash", "sdpa", "math")
 STATES = ("mixed", "16bit")
 LARGEST = {"global_batch_size": 2**25, "seq_len": 2**24, "lora_rank": 2**16}
 """Counts above these are slips of the pen; below them, all divisors can be tried one by one."""
+LARGEST_AMOUNTS = {"tokens": 1e24, "usd_per_gpu_hour": 1e6}
 
 
 def check_count(name: str, value: int) -> None:
@@ -60,10 +60,10 @@ class Workload:
                 raise SpecError(f"unknown {name} {getattr(self, name)!r}; known: {', '.join(known)}", where=f"--{name}")
         for name in LARGEST:
             check_count(name, getattr(self, name))
-        for name in ("tokens", "usd_per_gpu_hour"):
-            if not 0 <= getattr(self, name) < math.inf:
+        for name, most in LARGEST_AMOUNTS.items():
+            if not 0 <= getattr(self, name) <= most:
                 where = f"--{name.replace('_', '-')}"
-                raise SpecError(f"must be finite and not negative, not {getattr(self, name):g}", where=where)
+                raise SpecError(f"must be 0 to {most:g}, not {getattr(self, name):g}", where=where)
 
     @property
     def tokens_per_step(self) -> int:

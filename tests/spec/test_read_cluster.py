@@ -168,7 +168,7 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
         (SIMPLE + "network = { oversubscription = 1e300 }", "oversubscription: must be at most 1000"),
         ('nodes = 2\nnode = { base = "dgx-h100", sockets = 1000 }', "my.toml: node.sockets: must be 1 to 32"),
         (17 * "[[pools]]\nnodes = 1\nnode = 'dgx-h100'\n", "my.toml: pools: must be 16 pools at most, not 17"),
-        (2 * "[[pools]]\nnodes = 9999\nnode = 'dgx-h100'\n", "my.toml: pools: the pools have more than 4,096 nodes"),
+        (2 * "[[pools]]\nnodes = 9999\nnode = 'dgx-h100'\n", "my.toml: pools: the pools have more than 2,048 nodes"),
         (SIMPLE + "colour = 1", "my.toml: unknown key 'colour'"),
         (SIMPLE + "[wan]\nbandwidth = '1 Gb/s'\nlatency = '1 ms'", "my.toml: wan: joins nothing"),
         (SIMPLE + "[[pools]]\nnodes = 1\nnode = 'dgx-h100'", "belongs into each"),
