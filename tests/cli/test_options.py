@@ -1,5 +1,6 @@
 """The command line is an interface: its options are frozen here, and every one is documented."""
 
+import json
 from pathlib import Path
 
 import click
@@ -83,3 +84,9 @@ def test_fix_may_be_given_several_times(planner):
     twice = planner("fits", "llama-3.1-8b", "1xdgx-h100", "--fix", "tp=2", "--fix", "tp=4")
     assert twice.exit_code == 2
     assert "--fix: tp is given twice" in twice.stderr
+
+
+def test_every_key_of_the_json_of_recommend_is_documented(planner):
+    data = json.loads(planner("recommend", "gpt2", "1xh100-sxm", "--tokens", "1B", "--json", "--quiet").stdout)
+    undocumented = [key for key in (*data, *data["plans"][0]) if f"`{key}`" not in DOCS]
+    assert undocumented == []
