@@ -13,7 +13,7 @@ from planner.answer.evaluate import links_of
 from planner.answer.question import Question, ask
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommendation import Recommendation
-from planner.errors import PlannerError
+from planner.errors import PlannerError, SpecError
 from planner.estimate.interval import tie
 from planner.estimate.memory import memory_use
 from planner.explain.words import PlanFamily, family
@@ -42,6 +42,8 @@ def recommend(
 
     Raises SpecError or FileFormatError for what cannot be read, NoFeasiblePlan where nothing legal fits.
     """
+    if top < 1:
+        raise SpecError(f"must be at least 1, not {top}", where="top")
     return answer(ask(model, cluster, choices), top=top)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.errors import NoFeasiblePlan, PlannerError
 from planner.estimate.records import MemoryUse
-from planner.quantities import format_bytes
+from planner.quantities import counted, format_bytes
 from planner.search.enumerate import Candidates, enumerate_plans
 from planner.search.fitting import (
     DEVICE_MEMORY,
@@ -54,7 +54,8 @@ def nothing_fits(case: Case, candidates: Candidates, memory: Fitting, estimate: 
     remedies = list(_what_helps(case, estimate))
     helps = f"it would fit with {', or '.join(remedies)}" if remedies else "none of the usual changes would make it fit"
     cause = worst.removeprefix(DEVICE_MEMORY)
-    words = f"none of {len(candidates):,} plans fits, most often because of {cause} ({count:,} plans)"
+    plans = counted(len(candidates), "legal plan")
+    words = f"none of {plans} fits, most often because of {cause} ({count:,})"
     return NoFeasiblePlan(
         f"{words}; {_nearest(case, candidates, memory, estimate)}; {helps}", {**candidates.rejected, **memory.rejected}
     )
@@ -69,7 +70,7 @@ def _nearest(case: Case, candidates: Candidates, memory: Fitting, estimate: Memo
     lacking = f", {format_bytes(peak - limit)} too much" if peak > limit else ""
     return (
         f"the smallest needs {format_bytes(peak)} per GPU of {format_bytes(limit)} that may be used{lacking}, "
-        f"most of it {ITEM_WORDS[largest]} ({size})"
+        f"the largest item {ITEM_WORDS[largest]} ({size})"
     )
 
 
@@ -94,7 +95,7 @@ def _changes(case: Case) -> Iterator[Case]:
         pools = tuple(replace(pool, num_nodes=factor * pool.num_nodes) for pool in case.cluster.pools)
         larger = replace(case.cluster, pools=pools)
         yield replace(
-            case, cluster=larger, words=f"{larger.num_nodes} nodes ({larger.world_size} GPUs)", remedy="nodes"
+            case, cluster=larger, words=f"{larger.num_nodes} such nodes ({larger.world_size} GPUs)", remedy="nodes"
         )
     if workload.seq_len >= 2 * LEAST_SEQUENCE:
         half = workload.seq_len // 2

@@ -24,7 +24,7 @@ def describe(cluster: Cluster) -> list[str]:
         sites = ", ".join(dict.fromkeys(pool.site for pool in cluster.pools))
         line = f"{format_bandwidth(cluster.wan.bandwidth)} and {format_seconds(cluster.wan.latency)} to each site"
         branches.append((f"WAN between sites {sites}: {line}", []))
-    title = f"{cluster.name}: {cluster.world_size:,} GPUs in {_count(cluster.num_nodes, 'node')}"
+    title = f"{cluster.name}: {_count(cluster.world_size, 'GPU')} in {_count(cluster.num_nodes, 'node')}"
     return [title, *_tree(branches)]
 
 

@@ -5,6 +5,7 @@ import pytest
 import planner
 from planner.answer.choices import Choices
 from planner.answer.recommend import recommend
+from planner.errors import SpecError
 from planner.explain.words import PlanFamily, family
 
 
@@ -99,3 +100,8 @@ def test_a_simpler_plan_that_ties_is_named():
 
 def test_nothing_is_simpler_than_replicas():
     assert recommend("gpt2", "1xdgx-h100", Choices(fix="sharding=ddp")).simpler is None
+
+
+def test_fewer_than_one_plan_cannot_be_asked_for():
+    with pytest.raises(SpecError, match="at least 1"):
+        recommend("gpt2", "1xdgx-h100", top=0)

@@ -184,10 +184,10 @@ def test_when_nothing_fits_the_reason_the_gap_and_the_remedies_are_told(ranked, 
     assert "\n" not in words
     assert "fits" in words
     assert "GiB per GPU of 75.1 GiB that may be used" in words
-    assert "most of it optimizer states" in words
+    assert "the largest item optimizer states" in words
     assert "--method lora" in words
     assert "--state 16bit" in words
-    assert "2 nodes (16 GPUs)" in words
+    assert "2 such nodes (16 GPUs)" in words
     assert caught.value.exit_code == 3
     assert any(reason.startswith("memory: mostly") for reason in caught.value.rejected)
 
