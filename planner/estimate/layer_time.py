@@ -22,7 +22,10 @@ from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
 EAGER_FACTOR = 2.3
-"""Memory traffic of unfused element-wise operators over one pass over their operands (2.2 to 2.5 on eager stacks)."""
+"""Memory traffic of unfused element-wise operators over one pass over their operands.
+
+Provisional: the middle of 2.2 to 2.5, the range that published step times of eager stacks imply.
+"""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from planner.spec.plan import Offload, Plan, Sharding
 from planner.topology.links import Links, PlacedLinks
 
 TYPICAL_HOST_BANDWIDTH: BytesPerSecond = 200e9
-"""Memory bandwidth of a host whose own figure is not known."""
+"""Memory bandwidth of a host whose own figure is not known. Provisional: eight channels of DDR4-3200."""
 PCIE_EFFICIENCY: Scalar = 0.8
-"""Share of a slot's bandwidth that copies from pinned memory reach."""
+"""Share of a slot's bandwidth that copies from pinned memory reach. Provisional, until measured per machine."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,10 @@ from planner.spec.plan import Plan, Recompute, Sharding
 from planner.spec.stack import Stack
 
 EAGER_OPERATORS: Count = 50.0
-"""Operators of one layer's forward in uncompiled Python (projections, norms, rotation, activation, residuals)."""
+"""Operators of one layer's forward in uncompiled Python (projections, norms, rotation, activation, residuals).
+
+Provisional: counted by hand, to be replaced by a profiler's count.
+"""
 
 
 @dataclass(frozen=True)
