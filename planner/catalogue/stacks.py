@@ -10,7 +10,7 @@ from typing import Any
 from planner.catalogue.names import FOLDER, normalised
 from planner.errors import FileFormatError, unknown_name
 from planner.quantities import to_base
-from planner.spec.stack import Stack
+from planner.spec.stack import LIMITS, Stack
 from planner.spec.toml_file import read_toml
 
 DEFAULT_STACK = "generic"
@@ -18,7 +18,9 @@ DEFAULT_STACK = "generic"
 IN_GIB = ("context", "communication_buffers")
 PROFILE_UNITS = {"fixed_time_ms": "ms", "launch_time_us": "us", "overlap_penalty": "1", "compute_scale": "1"}
 """What an entry may say of its profiles, with the unit that each key names."""
-OWN_KEYS = ("like", "aliases", "profile")
+UNLIMITED: dict[str, Any] = {name: getattr(Stack("unlimited"), name) for name in LIMITS}
+"""A stack's limits where it has none."""
+OWN_KEYS = ("like", "aliases", "profile", "own_limits")
 
 
 def stack(name: str = DEFAULT_STACK, *, where: str = "") -> Stack:
@@ -83,7 +85,8 @@ def _stack(slug: str) -> Stack:
     own = {key: value for key, value in entry.items() if key not in OWN_KEYS}
     if wrong := set(own) - known:
         raise FileFormatError(f"unknown key {', '.join(sorted(wrong))}", where=f"stacks.toml: {slug}")
-    return replace(parent, name=slug, **dict(_field(key, value) for key, value in own.items()))
+    limits = UNLIMITED if entry.get("own_limits") else {}
+    return replace(parent, name=slug, **{**limits, **dict(_field(key, value) for key, value in own.items())})
 
 
 def _field(key: str, value: Any) -> tuple[str, Any]:

@@ -25,7 +25,7 @@ from planner.search.fix import Fix, allowed
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 from planner.spec.plan import Offload, RankOrder, Recompute
-from planner.spec.stack import Stack
+from planner.spec.stack import Stack, unsupported
 from planner.spec.workload import Workload
 
 NODE_FACTORS = (2, 4, 8)
@@ -78,7 +78,8 @@ def _what_helps(case: Case, estimate: MemoryEstimate) -> Iterator[str]:
     """The first change of each remedy that makes some plan fit."""
     helped: set[str] = set()
     for change in _changes(case):
-        if change.remedy not in helped and _fits_somehow(change, estimate):
+        possible = change.remedy not in helped and not unsupported(change.stack, change.workload)
+        if possible and _fits_somehow(change, estimate):
             helped.add(change.remedy)
             yield change.words
 
@@ -123,8 +124,9 @@ def _other_choices(case: Case) -> Iterator[Case]:
         kept = {name: values for name, values in case.fix.items() if name == "offload"}
         yield replace(case, fix=kept, words="no --fix", remedy="fix")
     if "offload" not in case.fix:
-        fix = {**case.fix, "offload": (Offload.OPTIMIZER,)}
-        yield replace(case, fix=fix, words="--offload optimizer", remedy="offload")
+        for kind in (Offload.OPTIMIZER, Offload.ALL):
+            fix = {**case.fix, "offload": (kind,)}
+            yield replace(case, fix=fix, words=f"--offload {kind.name.lower()}", remedy="offload")
 
 
 def _fits_somehow(case: Case, estimate: MemoryEstimate) -> bool:

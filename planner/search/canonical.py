@@ -21,7 +21,9 @@ def is_canonical(plans: Plan, cluster: Cluster, problem: Problem) -> Column:
     first, last = end_layers(problem.num_layers, plans.pp)
     dealt = (plans.first_stage_layers == first) & (plans.last_stage_layers == last)
     ordered = first_alike(plans, cluster) == plans.rank_order
-    return dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, problem.schedules)
+    return (
+        dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, problem.codes("schedules"))
+    )
 
 
 def replicas_stand_together(plans: Plan) -> Column:

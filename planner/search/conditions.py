@@ -99,11 +99,6 @@ def context_kind_where_cp(plans: Plan, problem: Problem) -> Mask:
     return (np.asarray(plans.context_kind) == ContextKind.NONE) == (np.asarray(plans.cp) == 1)
 
 
-def context_kind_in_stack(plans: Plan, problem: Problem) -> Mask:
-    """What the stack can do."""
-    return np.isin(plans.context_kind, problem.context_kinds)
-
-
 def ring_balances_causal_mask(plans: Plan, problem: Problem) -> Mask:
     """Under a causal mask a rank takes one part of 2 x cp from the front and one from the back (zig-zag)."""
     zigzag = (problem.seq_len % (2 * plans.cp) == 0) | (not problem.causal)
@@ -182,11 +177,6 @@ def micro_batches_make_the_batch(plans: Plan, problem: Problem) -> Mask:
     return plans.global_batch_size == problem.global_batch_size
 
 
-def sharding_in_stack(plans: Plan, problem: Problem) -> Mask:
-    """What the stack can do."""
-    return np.isin(plans.sharding, problem.shardings)
-
-
 def sharding_has_a_group(plans: Plan, problem: Problem) -> Mask:
     """Somebody to shard with."""
     return (np.asarray(plans.sharding) == Sharding.NONE) | (plans.shard_group > 1)
@@ -196,7 +186,7 @@ def zero2_reduces_at_once(plans: Plan, problem: Problem) -> Mask:
     """ZeRO-2 hands gradients over after every backward; a pipeline has to keep them until its last micro-batch.
 
     Source: DeepSpeed's pipeline engine refuses stages above 1 (issues 823 and 1110). Parameters sharded as FSDP does
-    it are legal in a pipeline: torchtitan accumulates sharded gradients, and gathers once or for each micro-batch.
+    it are legal in a pipeline, gathered once or for each micro-batch.
     """
     return (np.asarray(plans.sharding) != Sharding.ZERO2) | (plans.pp == 1)
 
@@ -204,11 +194,6 @@ def zero2_reduces_at_once(plans: Plan, problem: Problem) -> Mask:
 def zero2_has_no_replicas(plans: Plan, problem: Problem) -> Mask:
     """ZeRO-2 shards over all data-parallel ranks: no trainer has a hybrid form of it (of ZeRO-1 and 3 they have)."""
     return (np.asarray(plans.sharding) != Sharding.ZERO2) | (plans.dp_replicate == 1)
-
-
-def sequence_parallel_in_stack(plans: Plan, problem: Problem) -> Mask:
-    """What the stack can do."""
-    return (np.asarray(plans.sequence_parallel) == 0) | problem.stack.sequence_parallel
 
 
 def sequence_parallel_has_a_group(plans: Plan, problem: Problem) -> Mask:
@@ -233,11 +218,6 @@ def whole_experts_need_sequence_parallel(plans: Plan, problem: Problem) -> Mask:
 def async_tp_needs_sequence_parallel(plans: Plan, problem: Problem) -> Mask:
     """Asynchronous TP overlaps the gathers and scatters of sequence parallelism."""
     return (np.asarray(plans.async_tp) == 0) | (np.asarray(plans.sequence_parallel) == 1)
-
-
-def schedule_in_stack(plans: Plan, problem: Problem) -> Mask:
-    """What the stack can do."""
-    return np.isin(plans.schedule, problem.schedules)
 
 
 def schedule_where_stages(plans: Plan, problem: Problem) -> Mask:

@@ -28,7 +28,7 @@ from planner.search.product import converted, product
 from planner.search.rank_orders import distinct_orders
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
-from planner.spec.plan import GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.plan import GradientSync, Offload, Plan, RankOrder, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -100,9 +100,10 @@ def enumerate_plans(
     check_fix(fix or {}, problem)
     sieve = Sieve(problem, fix or {}, Counter())
     mesh = _meshes(sieve, bounds or Bounds())
-    orders = sieve.searched("rank_order", list(RankOrder))
+    orders = sieve.searched("rank_order", problem.codes("rank_orders"))
     batch = _batches(sieve, bounds or Bounds(), mesh)
     plans = product(mesh, batch, orders, distinct_orders(mesh, cluster, tuple(orders)))
+    plans = sieve.legal(plans, rules.WHOLE)
     return Candidates(plans, dict(sieve.rejected), int(orders.min()))
 
 
@@ -117,6 +118,7 @@ def _meshes(sieve: Sieve, bounds: Bounds) -> Plan:
     plans = cross(plans, offload=sieve.asked("offload", list(Offload), Offload.NONE))
     plans = sieve.legal(plans, rules.OFFLOAD)
     plans = cross(plans, gradient_sync=sieve.asked("gradient_sync", list(GradientSync), GradientSync.USUAL))
+    plans = sieve.legal(plans, rules.SYNCHRONISATION)
     return cross(plans, compiled=sieve.asked("compiled", [0, 1], int(sieve.problem.stack.compiled)))
 
 
@@ -140,7 +142,7 @@ def _degrees(sieve: Sieve, bounds: Bounds) -> Plan:
 
 
 def _context_kinds(sieve: Sieve, plans: Plan) -> Plan:
-    plans = cross(plans, context_kind=sieve.problem.context_kinds)
+    plans = cross(plans, context_kind=sieve.problem.codes("context_kinds"))
     suits = conditions.context_kind_where_cp(plans, sieve.problem)
     plans = sieve.possible(plans, suits, f"{sieve.problem.stack.name} has no CP")
     return sieve.legal(sieve.fixed(plans, "context_kind"), rules.CONTEXT_KIND)
@@ -164,7 +166,7 @@ def _experts(sieve: Sieve, plans: Plan) -> Plan:
 
 def _shardings(sieve: Sieve, plans: Plan) -> Plan:
     """What is sharded. Unsharded, all data-parallel ranks are replicas but for those that the experts need."""
-    plans = cross(plans, sharding=sieve.problem.shardings)
+    plans = cross(plans, sharding=sieve.problem.codes("shardings"))
     plans = sieve.fixed(sieve.fixed(plans, "sharding"), "sharding_kind", sharding_kind(plans))
     suits = conditions.sharding_has_a_group(plans, sieve.problem) & replicas_stand_together(plans)
     plans = sieve.possible(plans, suits, "sharding needs more than one rank of DP x CP")
@@ -200,9 +202,9 @@ def _batches(sieve: Sieve, bounds: Bounds, mesh: Plan) -> Plan:
     plans = plans[within] if within.any() else plans
     plans = replace(plans, num_microbatches=problem.global_batch_size // plans.global_batch_size)
     plans = _schedules(sieve, bounds, sieve.fixed(plans, "num_microbatches"))
-    plans = cross(plans, recompute=sieve.searched("recompute", list(Recompute)))
+    plans = cross(plans, recompute=sieve.searched("recompute", problem.codes("recomputations")))
     first, last = end_layers(problem.num_layers, plans.pp)
-    return replace(plans, first_stage_layers=first, last_stage_layers=last)
+    return sieve.legal(replace(plans, first_stage_layers=first, last_stage_layers=last), rules.STAGES)
 
 
 def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
@@ -210,7 +212,7 @@ def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
     layers = sieve.problem.num_layers
     chunks = np.union1d(divisors(layers), divisors(layers + 2))
     chunks = up_to(bounds.virtual_stages, sieve.searched("virtual_stages", chunks))
-    kinds = sieve.searched("schedule", sieve.problem.schedules)
+    kinds = sieve.searched("schedule", sieve.problem.codes("schedules"))
     options = [(k, v) for k in kinds for v in chunks if (v > 1) == (k == Schedule.INTERLEAVED)]
     schedule, virtual_stages = np.array(options, dtype=np.int64).reshape(-1, 2).T
     plans = cross(plans, schedule=schedule, virtual_stages=virtual_stages)

@@ -12,6 +12,7 @@ from planner.search.conditions import all_hold
 from planner.search.problem import Problem
 from planner.search.rules import RULES, Rule
 from planner.spec.plan import PLAN_KINDS, PLAN_SWITCHES, Plan
+from planner.spec.stack import LIMITS
 
 LABELS = {
     "tp": "TP",
@@ -45,7 +46,9 @@ def reason(rule: Rule, problem: Problem, plan: Plan | None = None) -> str:
     """A rule's reason; with a plan, its figures and the values of the rule's axis that would be right in it."""
     names = [*(f.name for f in fields(Plan)), "dp"]
     labels = {name: _label(name, None if plan is None else getattr(plan, name)) for name in names}
-    words = rule.words.format(**labels, **{f.name: _figure(getattr(problem, f.name)) for f in fields(problem)})
+    limits = {name: _figure(getattr(problem.stack, name)) for name in LIMITS}
+    figures = {f.name: _figure(getattr(problem, f.name)) for f in fields(problem)}
+    words = rule.words.format(**limits | labels | figures)
     return words if plan is None else words + _possible(rule, problem, plan)
 
 

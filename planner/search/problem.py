@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from math import gcd
-from typing import TypeVar
 
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model, ModelKind
-from planner.spec.plan import ContextKind, Schedule, Sharding
+from planner.spec.plan import ContextKind, GradientSync, Offload, RankOrder, Recompute, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
-Kind = TypeVar("Kind", bound=IntEnum)
+CODED: Mapping[str, type[IntEnum]] = {
+    "shardings": Sharding,
+    "replicated_shardings": Sharding,
+    "pipeline_shardings": Sharding,
+    "offload_shardings": Sharding,
+    "schedules": Schedule,
+    "context_kinds": ContextKind,
+    "offloads": Offload,
+    "gradient_syncs": GradientSync,
+    "pipeline_syncs": GradientSync,
+    "recomputations": Recompute,
+    "rank_orders": RankOrder,
+}
+"""Limit of a stack -> the kind whose members it names."""
+NEEDLESS = ("schedules", "context_kinds", "offloads", "recomputations")
+"""Limits of what a plan can always do without: `none` is among them whether a stack says so or not."""
 
 
 @dataclass(frozen=True)
@@ -77,26 +91,11 @@ class Problem:
         """Whether any layer is a mixture of experts."""
         return bool(self.expert_sizes)
 
-    @property
-    def shardings(self) -> tuple[Sharding, ...]:
-        """What the stack can shard."""
-        return _named(Sharding, self.stack.shardings)
-
-    @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """The pipeline schedules of the stack; one stage needs none."""
-        return _named(Schedule, ("none", *self.stack.schedules))
-
-    @property
-    def context_kinds(self) -> tuple[ContextKind, ...]:
-        """How the stack can divide the sequence; it need not."""
-        return _named(ContextKind, ("none", *self.stack.context_kinds))
+    def codes(self, limit: str) -> tuple[IntEnum, ...]:
+        """The members of a kind that a limit of the stack names (a key of CODED)."""
+        names = (*getattr(self.stack, limit), *(("none",) if limit in NEEDLESS else ()))
+        return tuple(member for member in CODED[limit] if member.name.lower() in names)
 
 
 def _distinct(sizes: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({size for size in sizes if size > 0}))
-
-
-def _named(kind: type[Kind], names: tuple[str, ...]) -> tuple[Kind, ...]:
-    """Members of an enumeration by lower-case name, in the enumeration's order."""
-    return tuple(member for member in kind if member.name.lower() in names)

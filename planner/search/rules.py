@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from planner.quantities import Column
 from planner.search import conditions as where
+from planner.search import limits as has
 from planner.search.problem import Problem
 from planner.spec.plan import Plan
 
@@ -20,8 +21,8 @@ from planner.spec.plan import Plan
 class Rule:
     """`holds` is the mask of plans that obey; `axis` the plan's field (or `dp`) to change where it does not.
 
-    `words` is the reason, with names of fields of the plan and of the problem in braces. `alone` says that the
-    axis and the problem decide it, whatever the rest of the plan.
+    `words` is the reason, with names of fields of the plan, of the problem and of the stack's limits in braces.
+    `alone` says that the axis and the problem decide it, whatever the rest of the plan.
     """
 
     axis: str
@@ -31,6 +32,8 @@ class Rule:
 
 
 TENSOR = (
+    Rule("tp", has.tensor_parallel, "{stack} has no tensor parallelism"),
+    Rule("tp", has.adapters_along("tp"), "{stack} has no tensor parallelism with {method}"),
     Rule("tp", where.tp_divides_heads, "{tp} does not divide {heads} attention heads"),
     Rule("tp", where.tp_suits_kv_heads, "{tp} is neither divisor nor multiple of {kv_heads} key-value heads"),
     Rule("tp", where.tp_divides_hidden, "{tp} does not divide the hidden size {hidden_size}"),
@@ -39,18 +42,22 @@ TENSOR = (
     Rule("tp", where.qlora_has_no_tp, "{tp} would cut QLoRA's 4-bit matrices"),
 )
 PIPELINE = (
+    Rule("pp", has.pipeline, "{stack} has no pipeline parallelism"),
+    Rule("pp", has.adapters_along("pp"), "{stack} has no pipeline parallelism with {method}"),
     Rule("pp", where.pp_divides_ranks, "{pp} does not divide {world_size} GPUs"),
     Rule("pp", where.every_stage_has_a_layer, "{pp} makes more stages than the {num_layers} layers"),
     Rule("pp", where.encoder_decoder_has_no_pp, "{pp}: an encoder-decoder model is not divided into stages"),
     Rule("pp", where.qlora_has_no_pp, "{pp}: a QLoRA model is not divided into stages"),
 )
 CONTEXT = (
+    Rule("cp", has.context_parallel, "{stack} has no context parallelism"),
+    Rule("cp", has.adapters_along("cp"), "{stack} has no context parallelism with {method}"),
     Rule("cp", where.cp_divides_ranks, "{cp} does not divide {world_size} GPUs"),
     Rule("cp", where.cp_divides_sequence, "{cp} does not divide {seq_len} tokens"),
     Rule("cp", where.encoder_decoder_has_no_cp, "{cp}: an encoder-decoder model's sequences are not divided"),
 )
 CONTEXT_KIND = (
-    Rule("context_kind", where.context_kind_in_stack, "{stack} has no {context_kind}"),
+    Rule("context_kind", has.context_kind, "{stack} has no {context_kind}"),
     Rule("context_kind", where.context_kind_where_cp, "{context_kind} does not go with {cp}", alone=False),
     Rule("context_kind", where.ring_has_fused_attention, "ring attention needs a fused kernel, not {attention}"),
     Rule("cp", where.ring_balances_causal_mask, "ring {cp} needs two parts a rank of {seq_len} tokens", alone=False),
@@ -62,6 +69,10 @@ CONTEXT_KIND = (
     ),
 )
 EXPERTS = (
+    Rule("ep", has.expert_parallel, "{stack} has no expert parallelism"),
+    Rule("ep", has.adapters_along("ep"), "{stack} has no expert parallelism with {method}"),
+    Rule("expert_tp", has.divided_experts, "{stack} does not divide single experts"),
+    Rule("expert_tp", has.adapters_along("expert_tp"), "{stack} does not divide single experts with {method}"),
     Rule("ep", where.dense_model_has_no_ep, "{ep}: a dense model has no experts"),
     Rule("expert_tp", where.dense_model_has_no_expert_tp, "{expert_tp}: a dense model has no experts"),
     Rule("ep", where.ep_divides_experts, "{ep} does not divide {num_experts} experts"),
@@ -79,7 +90,16 @@ RANKS = (
     Rule("dp", where.dp_divides_batch, "{dp} does not divide the global batch of {global_batch_size} sequences"),
 )
 SHARDING = (
-    Rule("sharding", where.sharding_in_stack, "{stack} has no {sharding}"),
+    Rule("sharding", has.sharding, "{stack} has no {sharding}"),
+    Rule(
+        "sharding",
+        has.sharding_with_replicas,
+        "with {dp_replicate} {stack} has no sharding but {replicated_shardings}",
+        alone=False,
+    ),
+    Rule(
+        "sharding", has.sharding_in_pipeline, "with {pp} {stack} has no sharding but {pipeline_shardings}", alone=False
+    ),
     Rule("sharding", where.sharding_has_a_group, "{sharding} needs {dp_shard} x {cp} above 1", alone=False),
     Rule(
         "sharding", where.zero2_reduces_at_once, "ZeRO-2 cannot keep gradients over {pp}'s micro-batches", alone=False
@@ -87,7 +107,7 @@ SHARDING = (
     Rule("sharding", where.zero2_has_no_replicas, "ZeRO-2 has no hybrid form: {dp_replicate} is above 1", alone=False),
 )
 SEQUENCE = (
-    Rule("sequence_parallel", where.sequence_parallel_in_stack, "{stack} has no sequence parallelism"),
+    Rule("sequence_parallel", has.sequence_parallel, "{stack} has no sequence parallelism"),
     Rule(
         "sequence_parallel", where.sequence_parallel_has_a_group, "sequence parallelism needs {tp} above 1", alone=False
     ),
@@ -103,14 +123,31 @@ SEQUENCE = (
         "{ep}, {expert_tp} with {tp} need sequence parallelism",
         alone=False,
     ),
+    Rule("async_tp", has.async_tp, "{stack} has no async TP"),
     Rule("async_tp", where.async_tp_needs_sequence_parallel, "async TP needs sequence parallelism", alone=False),
 )
 OFFLOAD = (
+    Rule("offload", has.offload, "{stack} has no {offload}"),
+    Rule(
+        "offload",
+        has.offload_of_sharding,
+        "with {offload} {stack} has no sharding but {offload_shardings}",
+        alone=False,
+    ),
     Rule("offload", where.offload_needs_one_owner, "{offload} needs sharded states, not {sharding}", alone=False),
     Rule(
         "offload",
         where.offload_all_streams_layers,
         "{offload} needs zero3 and one stage, not {sharding}, {pp}",
+        alone=False,
+    ),
+)
+SYNCHRONISATION = (
+    Rule("gradient_sync", has.gradient_sync, "{stack} has no {gradient_sync}"),
+    Rule(
+        "gradient_sync",
+        has.gradient_sync_in_pipeline,
+        "with {pp} {stack} has no gradient sync but {pipeline_syncs}",
         alone=False,
     ),
 )
@@ -128,7 +165,7 @@ BATCH = (
     ),
 )
 SCHEDULE = (
-    Rule("schedule", where.schedule_in_stack, "{stack} has no {schedule}"),
+    Rule("schedule", has.schedule, "{stack} has no {schedule}"),
     Rule("schedule", where.schedule_where_stages, "{schedule} does not go with {pp}", alone=False),
     Rule("virtual_stages", where.chunks_where_interleaved, "{schedule} does not go with {virtual_stages}", alone=False),
     Rule(
@@ -151,9 +188,27 @@ STAGES = (
         "{first_stage_layers} and {last_stage_layers} of {num_layers} leave too few for {pp}",
         alone=False,
     ),
+    Rule(
+        "first_stage_layers",
+        has.stage_split,
+        "{stack} does not deal {num_layers} layers to {pp} with {first_stage_layers} and {last_stage_layers}",
+        alone=False,
+    ),
 )
+RECOMPUTATION = (Rule("recompute", has.recompute, "{stack} has no {recompute}"),)
+ORDER = (Rule("rank_order", has.rank_order, "{stack} has no {rank_order}"),)
+WHOLE = (
+    Rule(
+        "virtual_stages",
+        has.gathered_chunks,
+        "{sharding}: {stack} keeps {gathered_chunks} chunks of a rank gathered, not {virtual_stages}",
+        alone=False,
+    ),
+)
+"""What only a whole plan shows."""
 
 RULES: tuple[Rule, ...] = (
     *(TENSOR + PIPELINE + CONTEXT + CONTEXT_KIND + EXPERTS + RANKS + SHARDING),
-    *(SEQUENCE + OFFLOAD + BATCH + SCHEDULE + STAGES),
+    *(SEQUENCE + OFFLOAD + SYNCHRONISATION + BATCH + SCHEDULE + STAGES),
+    *(RECOMPUTATION + ORDER + WHOLE),
 )

@@ -1,19 +1,41 @@
-"""A software stack: the conventions of a training framework that change time and memory."""
+"""A software stack: the conventions of a training framework that change time and memory, and what it can express."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from planner.quantities import Bytes, Count, Scalar
+from planner.spec.plan import ContextKind, GradientSync, Offload, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.workload import ATTENTION_BACKENDS, METHODS, OPTIMIZERS, PRECISIONS, STATES, Workload
+
+Names = tuple[str, ...]
+
+
+def _names(kind: type[IntEnum]) -> Names:
+    """The names of every member, as plans are written."""
+    return tuple(member.name.lower() for member in kind)
+
+
+SHARDINGS, OFFLOADS, SCHEDULES = _names(Sharding), _names(Offload), _names(Schedule)
+CONTEXT_KINDS, RECOMPUTATIONS, RANK_ORDERS = _names(ContextKind), _names(Recompute), _names(RankOrder)
+GRADIENT_SYNCS = _names(GradientSync)
+STAGE_SPLITS = ("even", "ends", "uneven")
+AXES = ("tp", "ep", "expert_tp")
+ADAPTER_AXES = ("tp", "pp", "cp", "ep", "expert_tp")
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Conventions under mixed precision (fp32 master weights), per parameter in bytes where it says so.
+    """Conventions under mixed precision (fp32 master weights), per parameter in bytes where it says so, and limits.
 
     ZeRO-3 keeps one fp32 shard of parameters (which is the master copy), gathers them in the compute precision and
     reduces gradients in `reduce_bytes`. Without it each rank holds `weight_bytes` + `gradient_bytes` per parameter,
     and the optimizer `master_bytes` + its states.
+
+    The fields of LIMITS say what the framework can express, by the names that plans and workloads are written with;
+    what a stack does not limit it has in every form.
     """
 
     name: str
@@ -59,9 +81,68 @@ class Stack:
     """Device context, libraries and workspaces outside the allocator."""
     communication_buffers: Bytes = 1.0 * 2**30
     """Buffers of the collectives library for a typical set of groups."""
-    shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3", "zero3_keep")
-    schedules: tuple[str, ...] = ("none", "gpipe", "one_f_one_b", "interleaved", "zb_h1")
-    context_kinds: tuple[str, ...] = ("none", "ring", "ulysses")
+    shardings: Names = SHARDINGS
+    replicated_shardings: Names = SHARDINGS
+    """Shardings whose group may have replicas (HSDP; plain DDP is `none`)."""
+    pipeline_shardings: Names = SHARDINGS
+    """Shardings that go with a pipeline."""
+    offloads: Names = OFFLOADS
+    offload_shardings: Names = SHARDINGS
+    """Shardings whose states can rest in host memory."""
+    schedules: Names = SCHEDULES
+    """Pipeline schedules; with no other than `none` there are no pipelines."""
+    stage_splits: Names = STAGE_SPLITS
+    """Layers of the pipeline ranks: all the same, or all but the first and last, or whatever is left over."""
+    context_kinds: Names = CONTEXT_KINDS
+    """Forms of context parallelism; with no other than `none` there is none."""
+    axes: Names = AXES
+    """Which of these degrees may be above 1."""
+    adapter_axes: Names = ADAPTER_AXES
+    """Which degrees may be above 1 where adapters are trained (LoRA, QLoRA)."""
     sequence_parallel: bool = True
-    methods: tuple[str, ...] = ("full", "lora", "qlora")
+    async_tp: bool = True
+    gathered_chunks: int = 0
+    """Chunks of layers on a rank that a pipeline keeps gathered (ZeRO-3 kept, interleaved); 0 where it keeps any."""
+    gradient_syncs: Names = GRADIENT_SYNCS
+    pipeline_syncs: Names = GRADIENT_SYNCS
+    """How often gradients can be reduced in a pipeline."""
+    recomputations: Names = RECOMPUTATIONS
+    rank_orders: Names = RANK_ORDERS
+    methods: Names = METHODS
+    optimizers: Names = OPTIMIZERS
+    precisions: Names = PRECISIONS
+    states: Names = STATES
+    attentions: Names = ATTENTION_BACKENDS
     source: str = ""
+
+
+WORKLOAD_LIMITS: Mapping[str, str] = {
+    "method": "methods",
+    "optimizer": "optimizers",
+    "precision": "precisions",
+    "state": "states",
+    "attention": "attentions",
+}
+"""Field of a workload -> the limit of a stack that it is held against."""
+_WORDS = {"optimizer": "optimizer {}", "precision": "precision {}", "state": "{} states", "attention": "{} attention"}
+LIMITS = (
+    *("shardings", "replicated_shardings", "pipeline_shardings", "offloads", "offload_shardings", "schedules"),
+    *("stage_splits", "context_kinds", "axes", "adapter_axes", "sequence_parallel", "async_tp", "gathered_chunks"),
+    *("gradient_syncs", "pipeline_syncs", "recomputations", "rank_orders", *WORKLOAD_LIMITS.values()),
+)
+"""The fields of a Stack that say what it can express."""
+
+
+def unsupported(stack: Stack, workload: Workload) -> dict[str, str]:
+    """What a stack cannot do of a job, whatever the plan: field of the workload -> the reason; empty if it can all.
+
+    >>> unsupported(Stack("torchtitan", methods=("full",)), Workload(8, 4096, method="lora"))
+    {'method': 'torchtitan has no lora; it has: full'}
+    """
+    missing: dict[str, str] = {}
+    for field, limit in WORKLOAD_LIMITS.items():
+        asked, known = getattr(workload, field), getattr(stack, limit)
+        if asked not in known:
+            what = _WORDS.get(field, "{}").format(asked)
+            missing[field] = f"{stack.name} has no {what}; it has: {', '.join(known)}"
+    return missing

@@ -45,7 +45,7 @@ def step(model, plans, workload, cluster, links, *, profile, stack):
 
 @pytest.fixture(scope="session")
 def ranked(stack):
-    def ranking(model, cluster, job=JOB, **options):
+    def ranking(model, cluster, job=JOB, stack=stack, **options):
         estimates = Estimates(memory=memory_use, links=lambda plans, cluster: None, time=step)
         return search(model, cluster, job, stack=stack, profile=PROFILE, estimates=estimates, **options)
 
@@ -196,6 +196,15 @@ def test_remedies_name_what_the_user_fixed(ranked, models, nodes):
     with pytest.raises(NoFeasiblePlan) as caught:
         ranked(models.llama_8b, nodes(1), fix=parse_fix("recompute=none,mbs=4,sharding=fsdp,tp=1,pp=1,cp=1"))
     assert "it would fit with --fix recompute=full, or --fix micro_batch_size=1, or no --fix" in str(caught.value)
+
+
+def test_remedies_are_what_the_stack_can_do(ranked, models, nodes, stack):
+    without = replace(stack, methods=("full",), states=("mixed",), optimizers=("adamw",), offloads=("none", "all"))
+    with pytest.raises(NoFeasiblePlan) as caught:
+        ranked(models.llama_70b, nodes(1), Workload(128, 4096), stack=without)
+    words = str(caught.value)
+    assert not any(flag in words for flag in ("--method", "--state", "--optimizer", "--offload optimizer"))
+    assert "--offload all" in words
 
 
 def test_an_unknown_objective_is_refused(ranked, models, nodes):

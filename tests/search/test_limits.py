@@ -1,0 +1,153 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.catalogue.stacks import stack as named_stack
+from planner.errors import NoFeasiblePlan, SpecError
+from planner.search.enumerate import enumerate_plans
+from planner.search.fix import parse_fix
+from planner.search.legality import legal, reasons
+from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
+from planner.spec.stack import LIMITS, Stack, unsupported
+from planner.spec.workload import Workload
+
+FSDP = Plan(dp_shard=8, sharding=Sharding.ZERO3, num_microbatches=128)
+PIPELINE = Plan(pp=8, schedule=Schedule.ONE_F_ONE_B, num_microbatches=1024)
+FSDP_PIPELINE = replace(PIPELINE, pp=2, dp_shard=4, sharding=Sharding.ZERO3_KEEP, num_microbatches=256)
+
+
+def limited(**limits):
+    return Stack("small", **limits)
+
+
+@pytest.mark.parametrize(
+    ("limits", "plan", "words"),
+    [
+        ({"axes": ()}, Plan(tp=8, num_microbatches=1024), "small has no tensor parallelism; possible: 1"),
+        ({"schedules": ("none",)}, PIPELINE, "small has no pipeline parallelism; possible: 1"),
+        ({"context_kinds": ("none",)}, Plan(cp=8, context_kind=ContextKind.RING, num_microbatches=1024),
+         "small has no context parallelism; possible: 1"),
+        ({"replicated_shardings": ("none",)}, replace(FSDP, dp_shard=4, dp_replicate=2),
+         "with dp_replicate 2 small has no sharding but none; possible: none"),
+        ({"pipeline_shardings": ("none", "zero3_keep")}, replace(FSDP_PIPELINE, sharding=Sharding.ZERO3),
+         "with PP 2 small has no sharding but none or zero3_keep; possible: none, zero3_keep"),
+        ({"offloads": ()}, replace(FSDP, offload=Offload.OPTIMIZER), "small has no offload optimizer; possible: none"),
+        ({"offload_shardings": ("zero2",)}, replace(FSDP, offload=Offload.ALL),
+         "with offload all small has no sharding but zero2; possible: none"),
+        ({"gradient_syncs": ("usual",)}, replace(FSDP, gradient_sync=GradientSync.ONCE),
+         "small has no gradient sync once; possible: usual"),
+        ({"pipeline_syncs": ("usual", "once")}, replace(FSDP_PIPELINE, gradient_sync=GradientSync.EVERY),
+         "with PP 2 small has no gradient sync but usual or once; possible: usual, once"),
+        ({"recomputations": ("full",)}, replace(FSDP, recompute=Recompute.SELECTIVE),
+         "small has no recompute selective; possible: none, full"),
+        ({"rank_orders": ("tp_cp_dp_pp",)}, replace(FSDP, rank_order=RankOrder.DP_TP_CP_PP),
+         "small has no rank order dp_tp_cp_pp; possible: tp_cp_dp_pp"),
+        ({"async_tp": False}, Plan(tp=8, sequence_parallel=1, async_tp=1, num_microbatches=1024),
+         "small has no async TP; possible: 0"),
+        ({"gathered_chunks": 3}, replace(FSDP_PIPELINE, schedule=Schedule.INTERLEAVED, virtual_stages=4),
+         "sharding zero3_keep: small keeps 3 chunks of a rank gathered, not virtual stages 4; possible: 1, 2, 3"),
+    ],
+)  # fmt: skip
+def test_what_a_stack_lacks_is_said_in_words_with_what_it_has(limits, plan, words, models, problem):
+    assert reasons(plan, problem(models.llama_8b)) == []
+    said = reasons(plan, problem(models.llama_8b, stack=limited(**limits)))
+    assert said[0].startswith(words)
+
+
+def test_a_stack_without_experts_parallelism_keeps_them_whole_and_together(models, problem):
+    dealt = Plan(dp_shard=8, ep=8, sharding=Sharding.ZERO3, num_microbatches=128)
+    divided = Plan(tp=8, expert_tp=8, num_microbatches=1024)
+    setting = problem(models.mixtral, stack=limited(axes=("tp",)))
+    assert reasons(dealt, setting) == ["small has no expert parallelism; possible: 1"]
+    assert reasons(divided, setting) == ["small does not divide single experts; possible: 1"]
+
+
+def test_adapters_may_have_fewer_axes_than_full_training(models, problem):
+    stack = limited(adapter_axes=("cp",))
+    plan = Plan(tp=8, num_microbatches=1024)
+    lora = problem(models.llama_8b, workload=Workload(1024, 4096, method="lora"), stack=stack)
+    assert reasons(plan, lora) == ["small has no tensor parallelism with lora; possible: 1"]
+    assert reasons(plan, problem(models.llama_8b, stack=stack)) == []
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        (("even",), [True, True, False, False, False, True]),
+        (("even", "ends"), [True, True, True, True, False, True]),
+        (("even", "ends", "uneven"), [True] * 6),
+    ],
+)
+def test_stages_are_as_long_as_the_stack_can_deal_layers(splits, expected, models, problem):
+    # 32 layers on 1, 4 (8 each), 4 (7, 9, 9, 7), 2 (15, 17), 5 (6, 7, 7, 6, 6) and 4 stages (8 each, spelled out).
+    plans = Plan(
+        pp=np.array([1, 4, 4, 2, 5, 4]),
+        first_stage_layers=np.array([0, 0, 7, 15, 6, 8]),
+        last_stage_layers=np.array([0, 0, 7, 17, 6, 8]),
+    )
+    setting = problem(models.llama_8b, stack=limited(stage_splits=splits))
+    rule = [words for plan in plans for words in reasons(plan, setting) if "does not deal" in words]
+    held = [not any("does not deal" in words for words in reasons(plan, setting)) for plan in plans]
+    assert held == expected
+    assert len(rule) == expected.count(False)
+
+
+def test_only_what_a_stack_has_is_searched(models, nodes):
+    stack = limited(
+        axes=(), schedules=("none", "one_f_one_b"), pipeline_shardings=("none", "zero3_keep"),
+        recomputations=("full",), rank_orders=("tp_cp_dp_pp",), stage_splits=("even",), context_kinds=("none",),
+    )  # fmt: skip
+    plans = enumerate_plans(models.llama_8b, nodes(3), Workload(96, 4096), stack=stack).plans
+    assert set(plans.tp) == {1}
+    assert set(plans.cp) == {1}
+    assert set(plans.pp) == {1, 2, 4, 8}
+    assert set(plans.sharding[plans.pp > 1]) == {Sharding.NONE, Sharding.ZERO3_KEEP}
+    assert set(plans.sharding[plans.pp == 1]) == set(Sharding)
+    assert set(plans.recompute) == {Recompute.NONE, Recompute.FULL}
+    assert set(plans.rank_order) == {RankOrder.TP_CP_DP_PP}
+
+
+def test_every_plan_that_is_searched_for_our_trainer_is_one_that_it_can_express(models, nodes, problem):
+    trainer = named_stack("pytorch")
+    question = (models.llama_70b, nodes(4), Workload(64, 4096))
+    plans = enumerate_plans(*question, stack=trainer).rows(slice(None))
+    assert legal(plans, problem(*question, stack=trainer)).all()
+    assert plans.virtual_stages[plans.sharding == Sharding.NONE].max() > 3
+    assert plans.virtual_stages[plans.sharding == Sharding.ZERO3_KEEP].max() <= 3
+    assert not ((plans.sharding == Sharding.ZERO3) & (plans.pp > 1)).any()
+    assert Schedule.ZB_H1 not in plans.schedule
+
+
+def test_a_fixed_value_beyond_the_stack_is_refused_at_once(models, nodes):
+    question = (models.llama_8b, nodes(1), Workload(128, 4096))
+    with pytest.raises(SpecError, match="pytorch has no schedule zb_h1; possible: none, gpipe, one_f_one_b"):
+        enumerate_plans(*question, stack=named_stack("pytorch"), fix=parse_fix("schedule=zb_h1"))
+    with pytest.raises(SpecError, match="small has no rank order"):
+        enumerate_plans(*question, stack=limited(rank_orders=("tp_cp_dp_pp",)), fix=parse_fix("order=tp_cp_pp_dp"))
+
+
+def test_layers_that_do_not_divide_leave_a_stack_with_even_stages_without_a_pipeline(models, nodes):
+    job, stack = Workload(64, 4096), limited(stage_splits=("even",))
+    with pytest.raises((NoFeasiblePlan, SpecError), match="does not deal 126 layers"):
+        enumerate_plans(models.llama_405b, nodes(8), job, stack=stack, fix=parse_fix("pp=4"))
+
+
+def test_what_a_job_asks_of_a_stack_beyond_it_is_named_by_field():
+    stack = limited(optimizers=("adamw",), precisions=("bf16", "fp8"), states=("mixed",), attentions=("flash",))
+    job = Workload(8, 4096, precision="fp16", optimizer="lion", state="16bit", attention="math")
+    assert unsupported(stack, job) == {
+        "optimizer": "small has no optimizer lion; it has: adamw",
+        "precision": "small has no precision fp16; it has: bf16, fp8",
+        "state": "small has no 16bit states; it has: mixed",
+        "attention": "small has no math attention; it has: flash",
+    }
+    assert unsupported(Stack("everything"), job) == {}
+
+
+def test_a_stack_without_limits_has_every_name_that_plans_and_jobs_are_written_with():
+    everything = Stack("everything")
+    assert named_stack("generic") == replace(
+        named_stack("pytorch"), name="generic", source=named_stack("generic").source,
+        **{name: getattr(everything, name) for name in LIMITS},
+    )  # fmt: skip
