@@ -1,0 +1,5 @@
+"""`python -m trainer plan.json`, usually under torchrun."""
+
+from .train import main
+
+main()
