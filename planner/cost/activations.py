@@ -55,6 +55,19 @@ def row_sum_bytes(tokens: Count, heads: Count, *, element: Bytes = SINGLE) -> By
     return tokens * heads * element
 
 
+def gathered_key_bytes(tokens: Count, key_value_width: Count, other_ranks: Count, *, element: Bytes = ELEMENT) -> Bytes:
+    """Keys and values of the other ranks of a context-parallel group, beside a rank's own T tokens.
+
+    M = (c - 1) T kv e
+
+    Source: Llama 3 (arXiv 2407.21783), section 3.3.2: all ranks' keys and values are gathered before attention.
+
+    >>> gathered_key_bytes(4096, 2048, 7) / 2**20
+    112.0
+    """
+    return other_ranks * tokens * key_value_width * element
+
+
 def score_bytes(tokens: Count, keys: Count, heads: Count, *, element: Bytes = ELEMENT, mask: Bytes = MASK) -> Bytes:
     """Softmax output, its dropout's mask and output that unfused attention keeps for every query and key.
 

@@ -11,7 +11,7 @@ from planner.estimate.factor import LAYER, distinct_plans
 from planner.estimate.shapes import Shapes, attention_widths, head_split, shapes
 from planner.quantities import Bytes
 from planner.spec.model import Layer, Model
-from planner.spec.plan import Plan, Recompute
+from planner.spec.plan import ContextKind, Plan, Recompute
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -41,7 +41,9 @@ def layer_activations(model: Model, plans: Plan, workload: Workload, stack: Stac
 
 def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> LayerActivations:
     shape = shapes(layer, plans, workload)
-    whole = _whole(model, layer, plans, workload, shape)
+    gathered = _gathered_keys(layer, plans, workload, shape)
+    own = _whole(model, layer, plans, workload, shape)
+    whole = own + gathered * stack.keeps_gathered_keys
     kept = np.select(
         [np.asarray(plans.recompute) == Recompute.FULL, np.asarray(plans.recompute) == Recompute.SELECTIVE],
         [
@@ -52,7 +54,7 @@ def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, st
         ],
         whole,
     )
-    return LayerActivations(kept, whole)
+    return LayerActivations(kept, own + gathered)
 
 
 def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Bytes:
@@ -81,6 +83,13 @@ def _attention(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> 
     fused = cost.attention_bytes(shape.tokens, query + down, kv, out, element=element)
     row_sums = cost.row_sum_bytes(shape.tokens, shape.heads * ulysses) * (workload.attention != "math")
     return blocks * (fused + row_sums)
+
+
+def _gathered_keys(layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Bytes:
+    """Keys and values of the other ranks' tokens, where attention gathers them."""
+    _, kv, _ = attention_widths(layer.attention, shape)
+    others = np.where(np.asarray(plans.context_kind) == ContextKind.ALL_GATHER, plans.cp - 1, 0)
+    return cost.gathered_key_bytes(shape.tokens, kv, others, element=element_bytes(workload))
 
 
 def _scores(layer: Layer, workload: Workload, shape: Shapes) -> Bytes:

@@ -25,7 +25,8 @@ class LayerCommunication:
     """Seconds on the wire of shape (kinds, rows), hidden or not.
 
     `tp`, `ep` and `ulysses` are those of one forward (backward has as much); `regather` is what sequence parallelism
-    gathers once more in backward; `ring` the forward's exchange of keys and values (backward: twice that).
+    gathers once more in backward; `ring` the forward's exchange of keys and values (backward: twice that). `key_gather`
+    and `key_scatter` gather keys and values from all ranks, and give their gradients back.
     `gather` is ZeRO-3's, of one layer; `reduce` its gradients' reduction where each micro-batch has one. Of shape
     (rows,) are `head`, what the vocabulary-parallel head reduces, and `send`, one tensor between two pipeline stages.
     """
@@ -34,6 +35,8 @@ class LayerCommunication:
     regather: Seconds
     ring: Seconds
     ulysses: Seconds
+    key_gather: Seconds
+    key_scatter: Seconds
     ep: Seconds
     gather: Seconds
     reduce: Seconds
@@ -54,6 +57,7 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> Laye
     network, workload = setting.network, setting.workload
     shape = shapes(layer, plans, workload)
     gather, reduce = _data_parallel(setting, layer, plans, links)
+    key_gather, key_scatter = _gathered_keys(setting, layer, plans, shape, links)
     boundary = shape.tokens * setting.model.hidden_size * element_bytes(workload)
     sequence = np.asarray(plans.sequence_parallel) > 0
     one_block = np.where(
@@ -67,6 +71,8 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> Laye
         regather=np.where(sequence, blocks * network.all_gather(boundary, links.tp), 0.0),
         ring=_ring(setting, layer, plans, shape, links),
         ulysses=_ulysses(setting, layer, plans, shape, links),
+        key_gather=key_gather,
+        key_scatter=key_scatter,
         ep=_experts(setting, layer, plans, shape, links),
         gather=gather,
         reduce=reduce,
@@ -86,6 +92,18 @@ def _ring(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: Lin
     _, kv, _ = attention_widths(layer.attention, shape)
     hop = setting.network.send(shape.tokens * kv * element_bytes(setting.workload), links.cp)
     return np.where(np.asarray(plans.context_kind) == ContextKind.RING, (plans.cp - 1) * hop, 0.0)
+
+
+def _gathered_keys(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: Links) -> tuple[Seconds, Seconds]:
+    """All-gather of all ranks' keys and values, and reduce-scatter of their gradients."""
+    _, kv, _ = attention_widths(layer.attention, shape)
+    size = shape.tokens * plans.cp * kv * element_bytes(setting.workload)
+    gathers = np.asarray(plans.context_kind) == ContextKind.ALL_GATHER
+    network = setting.network
+    return (
+        np.where(gathers, network.all_gather(size, links.cp), 0.0),
+        np.where(gathers, network.reduce_scatter(size, links.cp), 0.0),
+    )
 
 
 def _ulysses(setting: Setting, layer: Layer, plans: Plan, shape: Shapes, links: Links) -> Seconds:

@@ -59,7 +59,8 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     """One layer: compute, communication that compute does not hide, and the host where it is slower than both.
 
     Tensor parallelism waits for its collectives unless async_tp runs them beside the matrix products; the ring of
-    context parallelism runs beside attention, gathers and reductions beside the whole layer.
+    context parallelism runs beside attention, ZeRO-3's gathers and reductions beside the whole layer. Attention waits
+    for keys and values that are gathered.
     """
     penalty = setting.profile.overlap_penalty
     passes = 2 + (np.asarray(plans.recompute) == Recompute.FULL)
@@ -67,9 +68,10 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     ring_forward = exposed_time(compute.attention, wire.ring, penalty=penalty)
     tp_forward = _tp_exposed(plans, compute.matmul, wire.tp, penalty)
     regather = exposed_time(compute.input_gradient, wire.regather, penalty=penalty)
-    forward = compute.forward + tp_forward + ring_forward + wire.ulysses + wire.ep
+    forward = compute.forward + tp_forward + ring_forward + wire.ulysses + wire.key_gather + wire.ep
     tp = passes * tp_forward + regather
     cp = (passes - 1) * ring_forward + ring_backward + passes * wire.ulysses
+    cp = cp + key_gathers(plans, setting.stack) * wire.key_gather + wire.key_scatter
     ep = passes * wire.ep
     both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
     dp_forward, dp_backward = _data_parallel_exposed(plans, forward, both - forward, wire, penalty)
@@ -90,6 +92,16 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
         forward=on_device,
         weight_gradient=compute.weight_gradient,
     )
+
+
+def key_gathers(plans: Plan, stack: Stack) -> Count:
+    """How often a micro-batch gathers keys and values.
+
+    In forward, in what recomputation does of it again, and in backward where they are not kept until then.
+    """
+    recompute = np.asarray(plans.recompute)
+    operators = (recompute == Recompute.SELECTIVE) & (stack.selective_operators > 0)
+    return 2 + (recompute == Recompute.FULL) + operators - stack.keeps_gathered_keys
 
 
 def _operators(plans: Plan, stack: Stack) -> Count:

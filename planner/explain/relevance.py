@@ -68,9 +68,9 @@ CONDITIONS: Mapping[tuple[str, Callable[..., Any]], Condition] = {
     ("tp_exposed", collectives.all_gather_time): _sequence_parallel,
     ("tp_exposed", collectives.reduce_scatter_time): _sequence_parallel,
     ("cp_exposed", collectives.send_time): _context(ContextKind.RING),
-    ("cp_exposed", collectives.all_to_all_time): lambda plan, job, model: bool(
-        plan.context_kind == ContextKind.ULYSSES
-    ),
+    ("cp_exposed", collectives.all_to_all_time): _context(ContextKind.ULYSSES),
+    ("cp_exposed", collectives.all_gather_time): _context(ContextKind.ALL_GATHER),
+    ("cp_exposed", collectives.reduce_scatter_time): _context(ContextKind.ALL_GATHER),
     ("pp_exposed", pipeline.gpipe_send_exposed): _schedule(Schedule.GPIPE),
     ("pp_exposed", pipeline.one_f_one_b_send_exposed): _schedule(Schedule.ONE_F_ONE_B),
     ("pp_exposed", pipeline.interleaved_send_exposed): _schedule(Schedule.INTERLEAVED),
@@ -92,6 +92,7 @@ CONDITIONS: Mapping[tuple[str, Callable[..., Any]], Condition] = {
     ("elementwise", states.quantized_bytes): _quantized,
     ("weights", states.quantized_bytes): _quantized,
     ("weights", states.adapter_parameters): _adapters,
+    ("activations", activations.gathered_key_bytes): _context(ContextKind.ALL_GATHER),
     ("activations", activations.row_sum_bytes): _fused_attention,
     ("activations", activations.score_bytes): _unfused_attention,
     ("activations", activations.routed_bytes): _has_experts,

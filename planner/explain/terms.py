@@ -82,7 +82,13 @@ TIME_TERMS: Mapping[str, Term] = {
     "cp_exposed": Term(
         "context-parallel communication",
         "communication",
-        (overlap.exposed_time, collectives.send_time, collectives.all_to_all_time),
+        (
+            overlap.exposed_time,
+            collectives.send_time,
+            collectives.all_to_all_time,
+            collectives.all_gather_time,
+            collectives.reduce_scatter_time,
+        ),
     ),
     "ep_exposed": Term(
         "expert-parallel communication", "communication", (overlap.exposed_time, collectives.all_to_all_time)
@@ -137,6 +143,7 @@ MEMORY_TERMS: Mapping[str, Term] = {
         (
             activations.norm_bytes,
             activations.attention_bytes,
+            activations.gathered_key_bytes,
             activations.row_sum_bytes,
             activations.score_bytes,
             activations.mlp_bytes,

@@ -53,6 +53,14 @@ SCHEDULE_NAMES = {
     Schedule.ZB_H1: "ZB-H1",
 }
 
+CONTEXT_NAMES = {
+    ContextKind.NONE: "CP",
+    ContextKind.RING: "CP",
+    ContextKind.ULYSSES: "Ulysses",
+    ContextKind.ALL_GATHER: "CP-gather",
+}
+CONTEXT_WORDS = {ContextKind.RING: "ring", ContextKind.ULYSSES: "Ulysses", ContextKind.ALL_GATHER: "all-gather"}
+
 
 def family(plan: Plan) -> Column:
     """The `PlanFamily` code of each plan."""
@@ -79,7 +87,7 @@ def short_name(plan: Plan) -> str:
     """
     virtual = f"x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     expert = f"x{plan.expert_tp}" if plan.expert_tp > 1 else ""
-    context = "Ulysses" if plan.context_kind == ContextKind.ULYSSES else "CP"
+    context = CONTEXT_NAMES[ContextKind(int(plan.context_kind))]
     degrees = [("TP", plan.tp, ""), ("PP", plan.pp, virtual), (context, plan.cp, ""), ("EP", plan.ep, expert)]
     parts = [f"{name} {degree}{extra}" for name, degree, extra in degrees if degree > 1 or extra]
     data = _data_name(plan)
@@ -115,6 +123,7 @@ def legend(plans: Sequence[Plan]) -> list[str]:
         (lambda plan: plan.virtual_stages > 1, _virtual_words),
         (lambda plan: plan.sharding == Sharding.ZERO3_KEEP, _keep_words),
         (lambda plan: plan.sharding != Sharding.NONE and plan.dp_replicate > 1, _hybrid_words),
+        (lambda plan: plan.context_kind == ContextKind.ALL_GATHER, _gather_words),
         (lambda plan: bool(plan.sequence_parallel), lambda plan: "SP: sequence parallelism beside TP"),
         (lambda plan: plan.rank_order != RankOrder.TP_CP_DP_PP, lambda plan: "order: axes of ranks, innermost first"),
     ]
@@ -128,6 +137,10 @@ def _virtual_words(plan: Plan) -> str:
 
 def _keep_words(plan: Plan) -> str:
     return "-keep: parameters stay gathered from forward to backward (reshard_after_forward off)"
+
+
+def _gather_words(plan: Plan) -> str:
+    return f"CP-gather {plan.cp}: attention on the keys and values gathered from {plan.cp} GPUs"
 
 
 def _hybrid_words(plan: Plan) -> str:
@@ -173,8 +186,7 @@ def _parallel_words(plan: Plan) -> list[str]:
         chunks = f", {plan.virtual_stages} chunks a stage" if plan.virtual_stages > 1 else ""
         words.append(f"{plan.pp} pipeline stages ({SCHEDULE_NAMES[Schedule(int(plan.schedule))]}{chunks})")
     if plan.cp > 1:
-        kind = "Ulysses" if plan.context_kind == ContextKind.ULYSSES else "ring"
-        words.append(f"context parallelism {plan.cp} ({kind})")
+        words.append(f"context parallelism {plan.cp} ({CONTEXT_WORDS[ContextKind(int(plan.context_kind))]})")
     if plan.ep > 1 or plan.expert_tp > 1:
         words.append(f"experts over {plan.ep} ranks" + (f" x TP {plan.expert_tp}" if plan.expert_tp > 1 else ""))
     return [*words, *_data_words(plan)] or ["one GPU"]

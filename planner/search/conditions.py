@@ -99,10 +99,13 @@ def context_kind_where_cp(plans: Plan, problem: Problem) -> Mask:
     return (np.asarray(plans.context_kind) == ContextKind.NONE) == (np.asarray(plans.cp) == 1)
 
 
-def ring_balances_causal_mask(plans: Plan, problem: Problem) -> Mask:
-    """Under a causal mask a rank takes one part of 2 x cp from the front and one from the back (zig-zag)."""
+def two_parts_balance_causal_mask(plans: Plan, problem: Problem) -> Mask:
+    """Under a causal mask a rank takes one part of 2 x cp from the front and one from the back (zig-zag).
+
+    Source: Llama 3 (arXiv 2407.21783), section 3.3.2, for the gather; the ring is balanced alike.
+    """
     zigzag = (problem.seq_len % (2 * plans.cp) == 0) | (not problem.causal)
-    return (np.asarray(plans.context_kind) != ContextKind.RING) | zigzag
+    return ~np.isin(plans.context_kind, (ContextKind.RING, ContextKind.ALL_GATHER)) | zigzag
 
 
 def ring_has_fused_attention(plans: Plan, problem: Problem) -> Mask:

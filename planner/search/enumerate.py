@@ -28,7 +28,7 @@ from planner.search.product import converted, product
 from planner.search.rank_orders import distinct_orders
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
-from planner.spec.plan import GradientSync, Offload, Plan, RankOrder, Schedule, Sharding
+from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -142,7 +142,11 @@ def _degrees(sieve: Sieve, bounds: Bounds) -> Plan:
 
 
 def _context_kinds(sieve: Sieve, plans: Plan) -> Plan:
-    plans = cross(plans, context_kind=sieve.problem.codes("context_kinds"))
+    """Forms of context parallelism. Where there is a ring, which hides what a gather waits for, that is left out."""
+    kinds = list(sieve.problem.codes("context_kinds"))
+    if ContextKind.RING in kinds and ContextKind.ALL_GATHER in kinds and "context_kind" not in sieve.fix:
+        kinds.remove(ContextKind.ALL_GATHER)
+    plans = cross(plans, context_kind=kinds)
     suits = conditions.context_kind_where_cp(plans, sieve.problem)
     plans = sieve.possible(plans, suits, f"{sieve.problem.stack.name} has no CP")
     return sieve.legal(sieve.fixed(plans, "context_kind"), rules.CONTEXT_KIND)

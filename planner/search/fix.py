@@ -75,7 +75,12 @@ NAMES: dict[str, dict[str, int]] = {
         "zb": Schedule.ZB_H1,
         "zbh1": Schedule.ZB_H1,
     },
-    "context_kind": {"p2p": ContextKind.RING, "a2a": ContextKind.ULYSSES},
+    "context_kind": {
+        "p2p": ContextKind.RING,
+        "a2a": ContextKind.ULYSSES,
+        "allgather": ContextKind.ALL_GATHER,
+        "gather": ContextKind.ALL_GATHER,
+    },
 }
 """Spellings beside the names of the kinds themselves."""
 SWITCH_NAMES = {"1": 1, "true": 1, "on": 1, "yes": 1, "0": 0, "false": 0, "off": 0, "no": 0}

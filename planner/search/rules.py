@@ -60,7 +60,12 @@ CONTEXT_KIND = (
     Rule("context_kind", has.context_kind, "{stack} has no {context_kind}"),
     Rule("context_kind", where.context_kind_where_cp, "{context_kind} does not go with {cp}", alone=False),
     Rule("context_kind", where.ring_has_fused_attention, "ring attention needs a fused kernel, not {attention}"),
-    Rule("cp", where.ring_balances_causal_mask, "ring {cp} needs two parts a rank of {seq_len} tokens", alone=False),
+    Rule(
+        "cp",
+        where.two_parts_balance_causal_mask,
+        "{context_kind}: {cp} needs two parts a rank of {seq_len} tokens",
+        alone=False,
+    ),
     Rule(
         "cp",
         where.ulysses_divides_heads,

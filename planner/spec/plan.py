@@ -54,7 +54,11 @@ class ContextKind(IntEnum):
 
     NONE = 0
     RING = 1
+    """From neighbour to neighbour, beside attention on the part that is there."""
     ULYSSES = 2
+    """All tokens of some heads instead of some tokens of all heads."""
+    ALL_GATHER = 3
+    """Gathered from all ranks before attention (Llama 3)."""
 
 
 class Offload(IntEnum):

@@ -73,6 +73,9 @@ class Stack:
     """Working copies of the local weights during the optimizer step (foreach kernels: 1; fused: 0)."""
     gathered_inputs: Scalar = 2.0
     """Unsharded layer inputs (T x h) that tensor with sequence parallelism keeps at a time (DTensor: up to 6)."""
+    keeps_gathered_keys: Scalar = 1.0
+    """1 where context parallelism by all-gather keeps all ranks' keys and values for backward, 0 where it keeps the
+    rank's own and gathers again."""
     live_parameters: Count = 0.0
     """Parameters that ZeRO-3 leaves gathered while there are so many (DeepSpeed's stage3_max_live_parameters)."""
     allocator_slack: Scalar = 1.07

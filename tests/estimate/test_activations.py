@@ -7,7 +7,7 @@ from planner.cost.activations import korthikanti_bytes
 from planner.estimate.activations import layer_activations
 from planner.quantities import GIB
 from planner.spec.model import Attention, Layer, Mlp, Model
-from planner.spec.plan import Plan, Recompute
+from planner.spec.plan import ContextKind, Plan, Recompute
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -62,6 +62,29 @@ def test_fused_attention_saves_the_scores():
         for kind in ("flash", "math")
     )
     assert (unfused - fused) / GIB == pytest.approx(5 * 32 * 8192**2 / GIB, rel=0.01)
+
+
+def test_gathered_keys_and_values_are_those_of_the_whole_sequence():
+    layer = Layer(Attention(32, 8, 128), Mlp(14336))
+    model = Model(name="gqa", hidden_size=4096, vocab_size=128256, layers=(layer,) * 2)
+    kinds = np.array([ContextKind.RING, ContextKind.ALL_GATHER])
+    others = 7 * 4096 * 2 * 8 * 128 * 2
+
+    def found(recompute, **conventions):
+        plans = Plan(cp=8, context_kind=kinds, recompute=recompute).columns()
+        return layer_activations(model, plans, Workload(1, 8 * 4096), Stack("s", **conventions))
+
+    kept = found(Recompute.NONE)
+    assert kept.kept[0, 1] - kept.kept[0, 0] == kept.whole[0, 1] - kept.whole[0, 0] == others
+    gathered_again = found(Recompute.NONE, keeps_gathered_keys=0.0)
+    assert gathered_again.kept[0, 1] == gathered_again.kept[0, 0]
+    assert gathered_again.whole[0, 1] - gathered_again.whole[0, 0] == others
+    for recompute in (Recompute.FULL, Recompute.SELECTIVE):
+        recomputed = found(recompute)
+        assert recomputed.kept[0, 1] == recomputed.kept[0, 0]
+        assert recomputed.whole[0, 1] - recomputed.whole[0, 0] == others
+    plans = Plan(cp=1, context_kind=kinds).columns()
+    assert len(set(layer_activations(model, plans, Workload(1, 4096), Stack("s")).whole[0])) == 1
 
 
 def test_activations_grow_with_the_micro_batch_and_shrink_with_context_parallelism():

@@ -93,13 +93,37 @@ def test_asynchronous_tensor_parallelism_hides_the_collectives(bench):
     assert overlapped.tp_exposed < plain.tp_exposed
 
 
-@pytest.mark.parametrize("kind", [ContextKind.RING, ContextKind.ULYSSES])
+@pytest.mark.parametrize("kind", [ContextKind.RING, ContextKind.ULYSSES, ContextKind.ALL_GATHER])
 def test_context_parallelism_divides_the_compute(bench, kind):
     whole = bench.time(Plan(dp_replicate=8, num_microbatches=8))
     split = bench.time(Plan(cp=8, context_kind=kind, num_microbatches=64))
     assert split.matmul == pytest.approx(whole.matmul)
     assert split.attention == pytest.approx(whole.attention)
     assert split.cp_exposed > 0
+
+
+@pytest.mark.parametrize(
+    ("recompute", "keeps", "collectives"),
+    [
+        (Recompute.NONE, 1.0, 2),
+        (Recompute.SELECTIVE, 1.0, 3),
+        (Recompute.FULL, 1.0, 3),
+        (Recompute.NONE, 0.0, 3),
+        (Recompute.FULL, 0.0, 4),
+    ],
+)
+def test_gathered_keys_are_waited_for_and_their_gradients_scattered(bench, recompute, keeps, collectives):
+    bench = replace(bench, stack=replace(bench.stack, keeps_gathered_keys=keeps))
+    plan = Plan(cp=8, context_kind=ContextKind.ALL_GATHER, num_microbatches=64, recompute=recompute)
+    keys_and_values = 4096 * 2 * 8 * 128 * 2
+    assert bench.time(plan).cp_exposed == pytest.approx(64 * 32 * collectives * 7 / 8 * keys_and_values / 400e9)
+
+
+def test_one_rank_gathers_nothing(bench):
+    plans = Plan(context_kind=np.array([ContextKind.NONE, ContextKind.ALL_GATHER]), dp_replicate=8, num_microbatches=8)
+    time = bench.time(plans)
+    assert time.cp_exposed.tolist() == [0.0, 0.0]
+    assert time.total[0] == time.total[1]
 
 
 def test_experts_compute_only_what_tokens_visit(bench):

@@ -47,3 +47,10 @@ def test_the_legend_explains_only_what_some_plan_bears():
     kept = Plan(tp=2, dp_shard=4, dp_replicate=2, sharding=Sharding.ZERO3_KEEP, sequence_parallel=1)
     told = legend([Plan(), kept])
     assert [each.split(":")[0] for each in told] == ["-keep", "HSDP-keep 2x4", "SP"]
+
+
+def test_gathered_keys_are_told_from_the_ring():
+    plan = Plan(cp=4, context_kind=ContextKind.ALL_GATHER, dp_replicate=2)
+    assert short_name(plan) == "CP-gather 4 + DDP 2"
+    assert "context parallelism 4 (all-gather)" in plan_words(plan)
+    assert legend([plan]) == ["CP-gather 4: attention on the keys and values gathered from 4 GPUs"]

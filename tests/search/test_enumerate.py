@@ -117,7 +117,7 @@ def test_every_plan_that_executes_differently_is_found_once(
 ):
     model = dense(6, 192, 12, 6, 384) if experts == 1 else mixture(4, 64, 4, 4, experts, 64)
     cluster, job = nodes(count, gpus=gpus, wiring=wiring), Workload(batch, 96)
-    every_cp = {"cp": tuple(range(1, 7)), "recompute": (Recompute.NONE,)}
+    every_cp = {"cp": tuple(range(1, 7)), "context_kind": tuple(ContextKind), "recompute": (Recompute.NONE,)}
     found = enumerate_plans(model, cluster, job, stack=stack, bounds=UNBOUNDED, fix=every_cp)
     flat = wiring is Wiring.SWITCH
     executed = [what_executes(plan, gpus, flat) for plan in plain(found.plans)]
@@ -293,6 +293,15 @@ def test_context_parallelism_is_not_searched_where_smaller_micro_batches_do_the_
     plans = enumerate_plans(*question, stack=stack).plans
     assert set(plans.micro_batch_size[plans.cp > 1]) == {1}
     assert set(enumerate_plans(*question, stack=stack, fix={"cp": 4}).plans.micro_batch_size) >= {1, 2, 4}
+
+
+def test_gathering_keys_is_searched_where_there_is_no_ring_or_on_request(models, nodes, stack):
+    question = (models.llama_8b, nodes(2), Workload(64, 8192))
+    without_ring = replace(stack, context_kinds=("none", "ulysses", "all_gather"))
+    assert set(enumerate_plans(*question, stack=stack).plans.context_kind) == {0, 1, 2}
+    assert set(enumerate_plans(*question, stack=without_ring).plans.context_kind) == {0, 2, 3}
+    asked = enumerate_plans(*question, stack=stack, fix=parse_fix("cp_kind=ring|allgather"))
+    assert set(asked.plans.context_kind) == {ContextKind.RING, ContextKind.ALL_GATHER}
 
 
 def test_a_stack_bounds_the_space(models, nodes):

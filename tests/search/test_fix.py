@@ -27,6 +27,7 @@ def test_values_ranges_and_alternatives_are_read():
         ("schedule=1F1B", "schedule", (Schedule.ONE_F_ONE_B,)),
         ("schedule=zb-h1|gpipe", "schedule", (Schedule.ZB_H1, Schedule.GPIPE)),
         ("cp_kind=a2a", "context_kind", (ContextKind.ULYSSES,)),
+        ("context_kind=allgather", "context_kind", (ContextKind.ALL_GATHER,)),
         ("sp=on", "sequence_parallel", (1,)),
         ("compile=off", "compiled", (0,)),
         ("sharding=ZeRO-1", "sharding_kind", (Sharding.ZERO1, Sharding.ZERO1 + HYBRID)),

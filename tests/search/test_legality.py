@@ -76,12 +76,15 @@ def test_more_stages_than_layers_are_refused(models, problem, nodes):
     )
 
 
-def test_ring_divides_the_sequence_into_two_parts_a_rank_only_under_a_causal_mask(models, problem, nodes):
+def test_ring_and_gather_divide_the_sequence_into_two_parts_a_rank_only_under_a_causal_mask(models, problem, nodes):
     cluster, job = nodes(1, gpus=6), Workload(1024, 4098)
     ring = Plan(cp=6, context_kind=ContextKind.RING, sharding=Sharding.ZERO3, num_microbatches=1024)
-    assert "ring CP 6 needs two parts a rank of 4098 tokens" in reasons(ring, problem(models.llama_8b, cluster, job))[0]
+    gather = replace(ring, context_kind=ContextKind.ALL_GATHER)
     encoder = replace(models.llama_8b, kind=ModelKind.ENCODER)
-    assert reasons(ring, problem(encoder, cluster, job)) == []
+    for plan in (ring, gather):
+        words = reasons(plan, problem(models.llama_8b, cluster, job))[0]
+        assert "CP 6 needs two parts a rank of 4098 tokens" in words
+        assert reasons(plan, problem(encoder, cluster, job)) == []
 
 
 def test_ulysses_needs_a_key_value_head_for_each_rank_of_cp_times_tp(models, problem):
@@ -97,7 +100,7 @@ def test_ring_attention_needs_a_fused_kernel(models, problem):
     plan = Plan(cp=8, context_kind=ContextKind.RING, num_microbatches=1024)
     setting = problem(models.llama_8b, workload=Workload(1024, 4096, attention="math"))
     assert reasons(plan, setting) == [
-        "ring attention needs a fused kernel, not math; possible: none, ulysses",
+        "ring attention needs a fused kernel, not math; possible: none, ulysses, all_gather",
     ]
 
 
