@@ -18,8 +18,13 @@ from planner.spec.plan_file import PlanFile, ProfileReference, read_plan_file, w
 
 def write_plan(ranked: RankedPlan, folder: Path) -> Path:
     """Write a plan with its question and prediction as plan.json; returns its path. Raises FileFormatError."""
+    return write_plan_file(plan_file_of(ranked), folder)
+
+
+def plan_file_of(ranked: RankedPlan) -> PlanFile:
+    """What is written of a plan."""
     asked = ranked.question
-    contents = PlanFile(
+    return PlanFile(
         plan=ranked.plan,
         model=asked.model,
         cluster=asked.cluster,
@@ -30,7 +35,6 @@ def write_plan(ranked: RankedPlan, folder: Path) -> Path:
         command=asked.command(),
         planner_version=version("planner"),
     )
-    return write_plan_file(contents, folder)
 
 
 def read_plan(path: Path) -> RankedPlan:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from planner.answer.plan_files import plan_file_of
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.software import targets_of
@@ -14,7 +15,6 @@ from planner.errors import NoFeasiblePlan
 from planner.explain.reasons import limits, why_more_memory, why_slower
 from planner.explain.words import FAMILY_NAMES, PlanFamily
 from planner.quantities import counted, format_bytes, format_seconds
-from planner.search.problem import Problem
 from planner.topology.links import Links
 
 SCHEMA_VERSION = 1
@@ -122,9 +122,7 @@ class Recommendation:
     @property
     def targets(self) -> tuple[str, ...]:
         """The trainers that can run the best plan, as `--target` names them."""
-        asked = self.question
-        problem = Problem.of(asked.model, asked.cluster, asked.workload, asked.stack)
-        return targets_of(self.best.plan, problem)
+        return targets_of(plan_file_of(self.best))
 
     def _against(self, other: RankedPlan, name: str) -> str:
         """Why the best is better than another plan."""

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from planner.catalogue.collectives import collective_fits
 from planner.catalogue.hardware import accelerator
 from planner.catalogue.profiles import profile
 from planner.catalogue.stacks import DEFAULT_STACK, stack, stack_slug
-from planner.errors import SpecError, unknown_name
-from planner.search.legality import legal
+from planner.emit.targets import TRAINER_STACKS, target_name, trainer
+from planner.errors import SpecError
+from planner.search.legality import reasons
 from planner.search.problem import Problem
 from planner.spec.cluster import Cluster
-from planner.spec.plan import Plan
+from planner.spec.plan_file import PlanFile
 from planner.spec.profile import Profile
 from planner.spec.profile_file import read_profile
-from planner.spec.stack import Stack
-
-TARGET_STACKS = {
-    "torchrun": "pytorch",
-    "slurm": "pytorch",
-    "kubernetes": "pytorch",
-    "skypilot": "pytorch",
-    "torchtitan": "torchtitan",
-    "megatron": "megatron-core",
-    "accelerate": "hf-fsdp",
-    "deepspeed": "hf-deepspeed",
-}
-"""What runs a plan -> the stack whose conventions and efficiencies count."""
-LAUNCHERS = ("slurm", "kubernetes", "skypilot")
+from planner.spec.stack import Stack, unsupported
 
 
 def stack_of(target: str | None, name: str | None) -> Stack:
     """The named stack, else the target's, else one that has every strategy. Raises SpecError for an unknown name."""
-    if target is not None and target not in TARGET_STACKS:
-        raise unknown_name("target", target, TARGET_STACKS, where="--target")
-    return stack(TARGET_STACKS.get(target or "", DEFAULT_STACK) if name is None else name, where="--stack")
+    targeted = DEFAULT_STACK if target is None else target_name(target).stack
+    return stack(targeted if name is None else name, where="--stack")
 
 
 def check_method(software: Stack, method: str) -> None:
@@ -45,14 +34,18 @@ def check_method(software: Stack, method: str) -> None:
         raise SpecError(f"{software.name} has no {method}; it has: {', '.join(software.methods)}", where="--method")
 
 
-def targets_of(plan: Plan, problem: Problem) -> tuple[str, ...]:
-    """The trainers that can express a plan; launchers run plain PyTorch and are named by it alone."""
-    trainers = {target: stack(name) for target, name in TARGET_STACKS.items() if target not in LAUNCHERS}
-    return tuple(
-        target
-        for target, software in trainers.items()
-        if problem.method in software.methods and legal(plan, replace(problem, stack=software)).all()
-    )
+def targets_of(contents: PlanFile) -> tuple[str, ...]:
+    """The trainers that can express a plan and its job. Launchers start any of them, so they are not named."""
+    return tuple(name for name in TRAINER_STACKS if not any(True for _ in refusals(contents, name)))
+
+
+def refusals(contents: PlanFile, trainer_name: str) -> Iterator[str]:
+    """Why a trainer cannot express a plan or its job, in words; nothing if it can."""
+    software = stack(TRAINER_STACKS[trainer_name])
+    yield from unsupported(software, contents.workload).values()
+    yield from reasons(contents.plan, Problem.of(contents.model, contents.cluster, contents.workload, software))
+    if find_spec(f"planner.emit.{trainer_name}"):
+        yield from trainer(trainer_name).refusals(contents)
 
 
 def profile_of(cluster: Cluster, software: Stack, text: str | None = None) -> Profile:

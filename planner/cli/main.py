@@ -19,6 +19,7 @@ from planner.errors import unknown_name
 COMMANDS = {
     "recommend": "Rank the parallelism plans for a model on a cluster, and say why the best is best.",
     "fits": "Say whether a plan fits in memory, what dominates, and which dial to turn.",
+    "emit": "Write the files that run a plan, for a trainer and a launcher.",
     "explain": "Show every term of a plan's time and memory with its value, formula and source.",
     "show": "Print what the planner read from a model, accelerator, node type, network or stack.",
     "ls": "List the catalogue: models, GPUs, nodes, networks, stacks.",

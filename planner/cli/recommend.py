@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.emit import force_option, written
 from planner.cli.options import question_from, question_options
 from planner.cli.printing import note, print_json, say, whole_line
 from planner.errors import NoFeasiblePlan
+
+if TYPE_CHECKING:
+    from planner.answer.ranked_plan import RankedPlan
 
 
 @click.command()
 @question_options
 @click.option("--top", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N", help="Plans to show.")
 @click.option("--explain", is_flag=True, help="Add the derivation: every term with value, formula and source.")
-@click.option("--emit", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write plan.json there.")
-def recommend(top: int, explain: bool, emit: Path | None, as_json: bool, quiet: bool, **asked: Any) -> None:
+@click.option(
+    "--emit",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write plan.json of the best plan there, and with --target the files that run it.",
+)
+@force_option
+def recommend(
+    top: int, explain: bool, emit: Path | None, *, force: bool, as_json: bool, quiet: bool, **asked: Any
+) -> None:
     """Rank the parallelism plans for MODEL on CLUSTER, and say why the best is best.
 
     MODEL is a catalogue name, a config.json or a folder that holds one. CLUSTER is NODESxNODE (2xdgx-h100), GPUSxGPU
     (2xrtx-4090) or a cluster TOML.
     """
-    from planner.answer.plan_files import write_plan
     from planner.answer.recommend import answer
     from planner.answer.recommendation import refusal
     from planner.cli.derivation import print_derivation
     from planner.cli.ranking import print_ranking
 
-    _check_emit(emit, asked["target"])
+    if force and emit is None:
+        raise click.UsageError("--force replaces files of --emit DIR, which is not given")
     question = question_from(asked, quiet=quiet)
     try:
         recommendation = answer(question, top=top)
@@ -37,10 +49,9 @@ def recommend(top: int, explain: bool, emit: Path | None, as_json: bool, quiet: 
         if as_json:
             print_json(refusal(question, error))
         raise
-    if emit:
-        path = write_plan(recommendation.best, emit)
-        if not quiet:
-            note(f"wrote {path}")
+    remarks = [] if emit is None else _write(recommendation.best, asked["target"], emit, force=force)
+    for remark in remarks if not quiet else ():
+        note(remark)
     if as_json:
         return print_json(recommendation.as_dict())
     print_ranking(recommendation)
@@ -51,8 +62,12 @@ def recommend(top: int, explain: bool, emit: Path | None, as_json: bool, quiet: 
     return whole_line(f"{question.command()} --top {top}")
 
 
-def _check_emit(emit: Path | None, target: str | None) -> None:
-    if emit and target:
-        raise click.UsageError(
-            f"launch files for {target} cannot be written yet; without --target, --emit writes plan.json"
-        )
+def _write(best: RankedPlan, target: str | None, folder: Path, *, force: bool) -> list[str]:
+    """Write the best plan, and with a target what runs it; what there is to say of it."""
+    from planner.answer.emission import emit, keep
+    from planner.answer.plan_files import plan_file_of
+
+    if target is None:
+        return [f"wrote {keep(plan_file_of(best), folder, force=force)}"]
+    made = emit(plan_file_of(best), target, folder, force=force)
+    return [written(made), f"start it with: {made.start}", *(f"note: {each}" for each in made.notes)]

@@ -37,15 +37,20 @@ def read_json(path: Path, *, schema_version: int, hint: str = "the planner did n
     return data
 
 
+def json_text(data: Mapping[str, Any]) -> str:
+    """`data` as JSON, a row of numbers on one line."""
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+    return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text) + "\n"
+
+
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write `data` so that a reader sees the old file or the new one, never a part."""
-    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
-    text = re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text)
+    text = json_text(data)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(text)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError:

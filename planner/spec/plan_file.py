@@ -10,7 +10,7 @@ from typing import Any
 from planner.errors import FileFormatError, SpecError
 from planner.spec.cluster import Cluster
 from planner.spec.codec import content_hash, from_plain, to_plain
-from planner.spec.json_files import read_json, write_json
+from planner.spec.json_files import json_text, read_json, write_json
 from planner.spec.model import Model
 from planner.spec.plan import Plan
 from planner.spec.profile import Profile
@@ -71,13 +71,21 @@ class PlanFile:
 def write_plan_file(contents: PlanFile, folder: Path) -> Path:
     """Write plan.json into a folder (made if missing) and return its path. Raises FileFormatError if it cannot."""
     path = folder / FILE_NAME
-    names = [field.name for field in fields(contents)]
-    plain = {name: to_plain(getattr(contents, name)) for name in names}
     try:
-        write_json(path, {"schema_version": SCHEMA_VERSION} | plain)
+        write_json(path, _plain(contents))
     except OSError as error:
         raise FileFormatError(f"cannot be written: {error.strerror}", where=str(path)) from error
     return path
+
+
+def plan_file_text(contents: PlanFile) -> str:
+    """What `write_plan_file` writes."""
+    return json_text(_plain(contents))
+
+
+def _plain(contents: PlanFile) -> dict[str, Any]:
+    names = [field.name for field in fields(contents)]
+    return {"schema_version": SCHEMA_VERSION} | {name: to_plain(getattr(contents, name)) for name in names}
 
 
 def read_plan_file(path: Path) -> PlanFile:

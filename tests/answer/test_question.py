@@ -121,7 +121,7 @@ def test_a_stack_that_cannot_train_in_that_way_is_refused():
 def test_trainers_that_can_run_the_best_plan_are_named():
     found = recommend("llama-3.1-8b", "1xdgx-h100", Choices(fix="sharding=zero2"))
     assert "deepspeed" in found.targets
-    assert "torchrun" not in found.targets
+    assert "pytorch" not in found.targets
 
 
 def test_a_profile_of_ones_own_may_leave_the_collectives_to_the_catalogue(tmp_path):

@@ -16,8 +16,9 @@ QUESTION = [
     "--objective", "--quiet", "--json",
 ]  # fmt: skip
 FROZEN = {
-    "recommend": ["MODEL", "CLUSTER", *QUESTION, "--top", "--explain", "--emit"],
+    "recommend": ["MODEL", "CLUSTER", *QUESTION, "--top", "--explain", "--emit", "--force"],
     "fits": ["MODEL", "CLUSTER", *QUESTION],
+    "emit": ["PLAN", "--target", "--into", "--force", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],

@@ -191,11 +191,31 @@ def test_emit_writes_a_plan_that_fits_and_explain_read(planner, tmp_path):
     assert planner("fits", path).exit_code == 0
 
 
-def test_launch_files_are_refused_rather_than_pretended(planner, tmp_path):
-    result = planner(*QUESTION, "--emit", tmp_path, "--target", "torchtitan")
+def test_a_kept_plan_is_replaced_only_by_force(planner, tmp_path):
+    answer(planner, "--emit", tmp_path)
+    before = (tmp_path / "plan.json").read_text()
+    refused = planner(*QUESTION, "--fix", "tp=2", "--emit", tmp_path)
+    assert refused.exit_code == 2
+    assert refused.stderr.splitlines()[-1] == (
+        f"planner: --force: {tmp_path / 'plan.json'} is there already; --force replaces it"
+    )
+    assert (tmp_path / "plan.json").read_text() == before
+    answer(planner, "--fix", "tp=2", "--emit", tmp_path, "--force")
+    assert json.loads((tmp_path / "plan.json").read_text())["plan"]["tp"] == 2
+
+
+def test_force_without_a_folder_is_refused(planner):
+    result = planner(*QUESTION, "--force")
     assert result.exit_code == 2
-    assert "cannot be written yet" in result.stderr
-    assert not list(tmp_path.iterdir())
+    assert "--emit DIR" in result.stderr
+
+
+def test_recommend_writes_what_runs_the_best_plan(planner, tmp_path):
+    result = answer(planner, "--emit", tmp_path / "run", "--target", "slurm")
+    assert f"start it with: cd {tmp_path / 'run'} && sbatch job.sbatch" in result.stderr
+    assert (tmp_path / "run" / "job.sbatch").exists()
+    assert json.loads((tmp_path / "run" / "plan.json").read_text())["stack"]["name"] == "pytorch"
+    assert result.stdout == planner(*QUESTION, "--target", "slurm", "--quiet").stdout
 
 
 def test_target_restricts_the_search_to_what_it_can_express(planner):
