@@ -31,14 +31,14 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(context: Context, part: Tensor, group: dist.ProcessGroup) -> Tensor:
         context.group = group
-        whole = part.new_empty((group.size(), *part.shape))
+        whole = part.new_empty((group.size() * part.shape[0], *part.shape[1:]))
         dist.all_gather_into_tensor(whole, part.contiguous(), group=group)
-        return whole
+        return whole.unflatten(0, (group.size(), -1))
 
     @staticmethod
     def backward(context: Context, *gradients: Tensor) -> Any:
         part = torch.empty_like(gradients[0][0])
-        dist.reduce_scatter_tensor(part, gradients[0].contiguous(), group=context.group)
+        dist.reduce_scatter_tensor(part, gradients[0].flatten(0, 1).contiguous(), group=context.group)
         return part, None
 
 

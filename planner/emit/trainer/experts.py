@@ -52,7 +52,11 @@ class Experts(nn.Module):
 
 
 class Banks(nn.Module):
-    """The weights of this rank's experts, each of shape (experts, outputs, inputs)."""
+    """The weights of this rank's experts, each of shape (experts, outputs, inputs).
+
+    Data parallelism averages their gradients over the ranks that hold the same experts, fewer (or, with the ranks of
+    tp, more) than those that averaged their losses: `gradient_scale` makes up for it.
+    """
 
     def __init__(self, layer: Layer, hidden_size: int) -> None:
         super().__init__()
@@ -63,12 +67,22 @@ class Banks(nn.Module):
         self.up = nn.Parameter(torch.empty(inward))
         self.gate = nn.Parameter(torch.empty(inward)) if layer.expert_gated else None
         self.down = nn.Parameter(torch.empty(outward))
+        self.gradient_scale = 1.0
 
     def forward(self, tokens: Tensor, counts: Tensor) -> Tensor:
         """Each expert's output for its tokens, which stand together in the order of the experts."""
         up = _by_expert(tokens, self.up, counts)
         hidden = F.gelu(up) if self.gate is None else F.silu(_by_expert(tokens, self.gate, counts)) * up
         return _by_expert(hidden, self.down, counts)
+
+
+def scale_expert_gradients(part: nn.Module) -> None:
+    """Multiply the gradients of all experts by their `gradient_scale`, once a step."""
+    for banks in part.modules():
+        if isinstance(banks, Banks) and banks.gradient_scale != 1.0:
+            for parameter in banks.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(banks.gradient_scale)
 
 
 def local_part(tensor: Tensor) -> Tensor:

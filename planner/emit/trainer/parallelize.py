@@ -153,13 +153,13 @@ def _divide_data(decoder: Decoder, settings: Settings, meshes: Meshes) -> None:
 
 
 def _divide_banks(banks: Banks, meshes: Meshes, options: dict[str, Any]) -> None:
-    """Experts' gradients are summed over fewer ranks than the others', but averaged over as many."""
+    """A unit of its own for experts, which fewer ranks share; by columns where there are too few experts for them."""
     plan, mesh = meshes.plan, meshes.expert_data
     shards, (local, rows) = mesh.shape[-1], (banks.up.shape[0] // plan.ep, banks.up.shape[1])
     uneven = local % shards and rows // plan.expert_tp % shards == 0 and banks.down.shape[1] % shards == 0
     placement = (lambda _: Shard(1)) if uneven else None
     fully_shard(banks, **(options | {"mesh": mesh}), shard_placement_fn=placement)
-    banks.set_gradient_divide_factor(float(plan.dp * plan.cp))  # type: ignore[operator]
+    banks.gradient_scale = plan.tp / (plan.ep * plan.expert_tp)
 
 
 def _precision(settings: Settings) -> MixedPrecisionPolicy:

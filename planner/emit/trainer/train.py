@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from . import arguments as command_line
 from .checkpoint import Checkpoints
 from .data import FileTokens, SyntheticTokens, Tokens, batch
+from .experts import scale_expert_gradients
 from .initialise import initialise
 from .lora import add_adapters
 from .mesh import Meshes
@@ -142,6 +143,8 @@ class Run:
 
     def _update(self, rate: float) -> float:
         """Clip, step and forget the gradients; their norm. A step whose gradients overflowed in fp16 is left out."""
+        for part in self.parts:
+            scale_expert_gradients(part)
         tied = self.settings.model.tie_word_embeddings
         norm = gradient_norm(self.parts, pp=self.plan.pp, tied=tied) / self.scale.value
         overflow = norm == float("inf") and self.scale.dynamic
