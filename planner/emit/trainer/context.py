@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
+from .attention import LocalAttention
 from .exchange import all_to_all, gather
-from .model import LocalAttention
 
 
 def positions(seq_len: int, *, rank: int, ranks: int, kind: str, causal: bool) -> Tensor:

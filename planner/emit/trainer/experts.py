@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Partial
+from torch.distributed.tensor import DTensor
 
+from .attention import local_part
 from .exchange import all_to_all
 from .settings import Layer
 
@@ -83,13 +84,6 @@ def scale_expert_gradients(part: nn.Module) -> None:
             for parameter in banks.parameters():
                 if parameter.grad is not None:
                     parameter.grad.mul_(banks.gradient_scale)
-
-
-def local_part(tensor: Tensor) -> Tensor:
-    """A tensor as this rank computes with it; gradients of what is whole on every rank are parts of a sum."""
-    if not isinstance(tensor, DTensor):
-        return tensor
-    return tensor.to_local(grad_placements=[Partial() if each.is_replicate() else each for each in tensor.placements])
 
 
 def _by_expert(tokens: Tensor, weights: Tensor, counts: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
-"""A Llama-like decoder with the plan's dimensions: grouped-query attention, gated MLP, RMSNorm, rotary positions.
+"""A Llama-like decoder with the plan's dimensions: grouped-query (or latent) attention, gated MLP, RMSNorm, experts.
 
-Tensors of activations have shape (batch, tokens, hidden); heads (batch, heads, tokens, head_dim).
+Tensors of activations have shape (batch, tokens, hidden).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
@@ -14,59 +14,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
+from .attention import Attention, rotary_table
 from .experts import Experts
+from .latent import LatentAttention
 from .settings import Layer, Model
-
-ROTARY_BASE = 500_000.0
-CoreAttention = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From queries, keys and values of this rank's tokens to the attention's output."""
-
-
-def rotary_table(positions: Tensor, head_dim: int) -> Tensor:
-    """Cosines and sines of shape (2, tokens, head_dim / 2) for token positions."""
-    frequencies = ROTARY_BASE ** (-torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim)
-    angles = torch.outer(positions.float(), frequencies)
-    return torch.stack((angles.cos(), angles.sin()))
-
-
-def rotated(heads: Tensor, table: Tensor) -> Tensor:
-    """Heads turned by their positions (Su et al. 2021, arXiv 2104.09864, in halves as Llama does)."""
-    cos, sin = table.to(heads.dtype)
-    first, second = heads.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-
-
-class LocalAttention:
-    """Attention over tokens that are all on this rank."""
-
-    def __init__(self, *, causal: bool) -> None:
-        self.causal = causal
-
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """The output for every query."""
-        grouped = query.shape[1] != key.shape[1]
-        return F.scaled_dot_product_attention(query, key, value, is_causal=self.causal, enable_gqa=grouped)
-
-
-class Attention(nn.Module):
-    """Projections around the core of attention. `core` is replaced under context parallelism."""
-
-    def __init__(self, layer: Layer, hidden_size: int, *, causal: bool) -> None:
-        super().__init__()
-        self.head_dim = layer.head_dim
-        self.core: CoreAttention = LocalAttention(causal=causal)
-        self.wq = nn.Linear(hidden_size, layer.num_attention_heads * layer.head_dim, bias=False)
-        self.wk = nn.Linear(hidden_size, layer.num_key_value_heads * layer.head_dim, bias=False)
-        self.wv = nn.Linear(hidden_size, layer.num_key_value_heads * layer.head_dim, bias=False)
-        self.wo = nn.Linear(layer.num_attention_heads * layer.head_dim, hidden_size, bias=False)
-
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        query, key, value = (self._heads(projection(x)) for projection in (self.wq, self.wk, self.wv))
-        out = self.core(rotated(query, table), rotated(key, table), value)
-        return cast(Tensor, self.wo(out.transpose(1, 2).flatten(2)))
-
-    def _heads(self, projected: Tensor) -> Tensor:
-        return projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
 
 class Mlp(nn.Module):
@@ -90,7 +41,11 @@ class Block(nn.Module):
         super().__init__()
         hidden = model.hidden_size
         self.attention_norm = nn.RMSNorm(hidden)
-        self.attention = Attention(layer, hidden, causal=model.causal)
+        self.attention: Attention | LatentAttention = (
+            LatentAttention(layer, layer.latent, hidden, causal=model.causal)
+            if layer.latent
+            else Attention(layer, hidden, causal=model.causal)
+        )
         self.mlp_norm = nn.RMSNorm(hidden)
         self.mlp = Mlp(hidden, layer.intermediate_size, gated=layer.gated) if layer.intermediate_size else None
         self.experts = Experts(layer, hidden) if layer.num_experts else None

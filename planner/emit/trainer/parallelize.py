@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import Partial, Placement, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import Partial, Placement, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -91,9 +91,12 @@ def _block_styles(block: Block, settings: Settings, between: Placement) -> dict[
     """How each module of a block is divided: into columns on the way in, into rows on the way out."""
     column, row = ColwiseParallel(), RowwiseParallel(output_layouts=between)
     gathered = partial(PrepareModuleInput, use_local_output=False)
+    whole, divided = ("wq_down", "q_norm", "wkv_down", "kv_norm"), ("wq", "wk", "wv", "wkv")
+    present = dict(block.attention.named_children())
     styles: dict[str, ParallelStyle] = {
         "attention": gathered(input_layouts=(between, None), desired_input_layouts=(Replicate(), None)),
-        **{f"attention.{name}": column for name in ("wq", "wk", "wv")},
+        **{f"attention.{name}": _Whole() for name in whole if name in present},
+        **{f"attention.{name}": column for name in divided if name in present},
         "attention.wo": row,
     }
     if settings.plan.sequence_parallel:
@@ -105,6 +108,13 @@ def _block_styles(block: Block, settings: Settings, between: Placement) -> dict[
     if block.experts is not None:
         styles["experts"] = _ExpertStyle(between, divided=settings.plan.expert_tp > 1)
     return styles
+
+
+class _Whole(ParallelStyle):
+    """A module that every rank of the group computes in full."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        return distribute_module(module, device_mesh)
 
 
 class _ExpertStyle(ParallelStyle):

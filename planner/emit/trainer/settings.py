@@ -26,6 +26,17 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
+class Latent:
+    """Dimensions of multi-head latent attention; `q_lora_rank` 0: queries are projected directly."""
+
+    q_lora_rank: int
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+
+@dataclass(frozen=True)
 class Layer:
     """Dimensions of one decoder layer. `intermediate_size` 0: no dense block; `num_experts` 0: no experts."""
 
@@ -38,6 +49,7 @@ class Layer:
     experts_per_token: int = 0
     expert_size: int = 0
     expert_gated: bool = True
+    latent: Latent | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,7 @@ class Settings:
     lora_rank: int = 16
     attention: str = "flash"
     prediction: Mapping[str, Any] = field(default_factory=dict)
-    gpus_per_node: int = 1
+    notes: tuple[str, ...] = ()
 
 
 def read_settings(path: Path) -> Settings:
@@ -199,9 +211,18 @@ def _settings(data: Mapping[str, Any]) -> Settings:
         model=_model(data["model"]),
         plan=Plan(**{each.name: data["plan"][each.name] for each in fields(Plan)}),
         prediction=data.get("prediction", {}),
-        gpus_per_node=data["cluster"]["pools"][0]["node"]["gpus_per_node"],
+        notes=tuple(_notes(data["model"], workload["seq_len"])),
         **{name: workload[name] for name in names},
     )
+
+
+def _notes(model: Mapping[str, Any], seq_len: int) -> Iterator[str]:
+    """What is built otherwise than the model says, in words."""
+    windows = {entry["layer"]["attention"]["sliding_window"] for entry in model["layers"]} - {None}
+    if any(window < seq_len for window in windows):
+        yield f"sliding windows of {min(windows):,} tokens are computed as full attention"
+    if model["left_out"]:
+        yield f"not built: {', '.join(model['left_out'])}"
 
 
 def _model(data: Mapping[str, Any]) -> Model:
@@ -219,8 +240,6 @@ def _model(data: Mapping[str, Any]) -> Model:
 def _layer(data: Mapping[str, Any]) -> Layer:
     attention, mlp, experts = data["attention"], data["mlp"] or {}, data["experts"] or {}
     expert = experts.get("expert", {})
-    if attention["latent"]:
-        raise Refusal("multi-head latent attention is not built here: use a trainer of its own, such as megatron")
     if data["cross_attention"]:
         raise Refusal("encoder-decoder models are not built here")
     return Layer(
@@ -233,4 +252,5 @@ def _layer(data: Mapping[str, Any]) -> Layer:
         experts_per_token=experts.get("experts_per_token", 0),
         expert_size=expert.get("intermediate_size", 0),
         expert_gated=expert.get("gated", True),
+        latent=Latent(**attention["latent"]) if attention["latent"] else None,
     )

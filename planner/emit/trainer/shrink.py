@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import lcm
 
-from .settings import Layer, Settings
+from .settings import Latent, Layer, Settings
 
 HEAD_DIM = 8
 VOCABULARY = 256
@@ -57,4 +57,5 @@ def _tiny(settings: Settings, layer: Layer) -> Layer:
         num_experts=experts,
         experts_per_token=min(layer.experts_per_token, 2) if experts else 0,
         expert_size=lcm(32, plan.expert_tp) if experts else 0,
+        latent=layer.latent and Latent(layer.latent.q_lora_rank and 32, 16, HEAD_DIM, HEAD_DIM, HEAD_DIM),
     )

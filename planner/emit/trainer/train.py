@@ -81,6 +81,8 @@ class Run:
         first = saver.resume() if saver else 0
         words = self.meshes.described() if self.meshes else "one process"
         self.record.start(self.settings, mesh=words, device=self.device, world_size=self.plan.world_size)
+        for text in self.settings.notes:
+            self.record.note(text)
         signal.signal(signal.SIGTERM, self._stop)
         for number in range(first, self.options.steps):
             stop = self._timed_step(number)

@@ -38,6 +38,22 @@ EXPERTS = {
     "num_local_experts": 8,
     "num_experts_per_tok": 2,
 }
+LATENT = {
+    **DENSE,
+    "model_type": "deepseek_v3",
+    "num_key_value_heads": 8,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 8,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 2,
+}
 STEPS = 5
 PATIENCE = 300
 """Seconds after which a run that says nothing has hung."""

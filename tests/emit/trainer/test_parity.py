@@ -5,7 +5,7 @@ The norm matters: Adam does not feel gradients that are all too large or too sma
 
 import pytest
 
-from .conftest import DENSE, EXPERTS, STEPS, write_plan
+from .conftest import DENSE, EXPERTS, LATENT, STEPS, write_plan
 
 BATCH = 16
 TOLERANCE = 1e-4
@@ -73,6 +73,13 @@ WITH_EXPERTS = {
     "ep over dp and tp": {"tp": 2, "dp_shard": 2, "ep": 4, "sharding": "zero3", "sequence_parallel": 1},
     "ep + pp": {"dp_shard": 2, "ep": 2, "pp": 2, "schedule": "one_f_one_b", "num_microbatches": 2},
 }
+WITH_LATENT_ATTENTION = {
+    "tp": {"tp": 2, "sequence_parallel": 1},
+    "tp without sequence parallelism": {"tp": 2, "expert_tp": 2},
+    "ep + fsdp": {"dp_shard": 2, "ep": 2, "sharding": "zero3"},
+    "cp": {"cp": 2, "context_kind": "all_gather"},
+    "pp": {"pp": 2, "schedule": "one_f_one_b", "num_microbatches": 2},
+}
 
 
 def filled(plan):
@@ -125,6 +132,11 @@ def test_a_plan_of_eight_processes_trains_as_one_does(trains_alike, name):
 def test_a_mixture_of_experts_trains_as_one_process_does(trains_alike, name):
     # Without Adam, whose first steps turn rounding of tiny gradients into whole steps and so flip a token's experts.
     trains_alike(WITH_EXPERTS[name], "--lr", "0.3", config=EXPERTS, optimizer="sgd-momentum")
+
+
+@pytest.mark.parametrize("name", WITH_LATENT_ATTENTION)
+def test_latent_attention_trains_as_in_one_process(trains_alike, name):
+    trains_alike(WITH_LATENT_ATTENTION[name], "--lr", "0.3", config=LATENT, optimizer="sgd-momentum")
 
 
 @pytest.mark.parametrize(("schedule", "chunks"), [("zb_v", 1), ("dualpipe_v", 1), ("interleaved_zb", 2)])
