@@ -24,7 +24,7 @@ def header(job: Job, written_for: str) -> list[str]:
         "model": job.contents.model.name,
         "cluster": f"{job.contents.cluster.name}: {size_words(job)}",
         "plan": job.words,
-        **dict(_expected(job.contents.prediction)),
+        **dict(expected(job.contents.prediction)),
         "question": job.contents.command,
     }
     return [line for name, text in facts.items() if text for line in comment(f"{name}: {text}")]
@@ -36,7 +36,7 @@ def size_words(job: Job) -> str:
     return f"{counted(job.world_size, 'GPU')}, {counted(job.nodes, 'node')} of {each}"
 
 
-def _expected(prediction: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def expected(prediction: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Step time, speed, memory and how sure they are, as far as the plan.json states them."""
     figures = {name: value for name, value in prediction.items() if isinstance(value, int | float)}
     if "step_time_s" in figures:
