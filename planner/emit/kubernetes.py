@@ -171,13 +171,17 @@ def _script(job: Job) -> str:
         'cd "$folder"',
         *_installation(job),
         *device_lines(job),
-        "nodes=$PET_NNODES HEAD=$PET_MASTER_ADDR PORT=$PET_MASTER_PORT NODE_RANK=$PET_NODE_RANK",
+        "nodes=$PET_NNODES",
         *world_size_lines(job),
         *gpu_lines(job, job.gpus_per_node),
-        *(one_node_lines(job, job.gpus_per_node) if job.nodes == 1 else many_nodes_lines(job)),
+        *(one_node_lines(job, job.gpus_per_node) if job.nodes == 1 else _meeting(job)),
         *start_lines(job),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _meeting(job: Job) -> list[str]:
+    return ["HEAD=$PET_MASTER_ADDR PORT=$PET_MASTER_PORT NODE_RANK=$PET_NODE_RANK", *many_nodes_lines(job)]
 
 
 def _installation(job: Job) -> list[str]:

@@ -37,13 +37,10 @@ def program(_contents: PlanFile) -> Program:
 
 
 def refusals(contents: PlanFile) -> Iterator[str]:
-    """What it has no code for: some kinds of models, and accelerators that torch does not drive as GPUs."""
-    model, vendor = contents.model, contents.cluster.accelerator.vendor
-    if any(layer.attention.latent for layer, _ in model.layer_kinds):
-        yield "it has no multi-head latent attention"
-    if model.kind is ModelKind.ENCODER_DECODER:
+    """What it has no code for: encoder-decoder models, and accelerators that torch does not drive as GPUs."""
+    if contents.model.kind is ModelKind.ENCODER_DECODER:
         yield "it has no encoder-decoder models"
-    if vendor not in GPU_VENDORS:
+    if contents.cluster.accelerator.vendor not in GPU_VENDORS:
         yield f"it runs on NVIDIA and AMD GPUs, not on {contents.cluster.accelerator.name}"
 
 

@@ -106,11 +106,16 @@ def _run(job: Job) -> list[str]:
         'read -r -a arguments <<< "${ARGUMENTS:-}"',
         'set -- "${arguments[@]}"',
         *device_lines(job),
-        "nodes=$SKYPILOT_NUM_NODES NODE_RANK=$SKYPILOT_NODE_RANK",
-        'HEAD=$(head -n 1 <<< "$SKYPILOT_NODE_IPS")',
-        f"PORT=${{PORT:-{PORT}}}",
+        "nodes=$SKYPILOT_NUM_NODES",
         *world_size_lines(job),
         *gpu_lines(job, job.gpus_per_node),
-        *(one_node_lines(job, job.gpus_per_node) if job.nodes == 1 else many_nodes_lines(job)),
+        *(one_node_lines(job, job.gpus_per_node) if job.nodes == 1 else _meeting(job)),
         *start_lines(job),
+    ]
+
+
+def _meeting(job: Job) -> list[str]:
+    return [
+        f'HEAD=$(head -n 1 <<< "$SKYPILOT_NODE_IPS") PORT=${{PORT:-{PORT}}} NODE_RANK=$SKYPILOT_NODE_RANK',
+        *many_nodes_lines(job),
     ]

@@ -81,6 +81,12 @@ def _head(job: Job) -> list[str]:
         f'[[ -e {FILE_NAME} ]] || fail "$PWD has no {FILE_NAME}: submit the job from the folder that holds it"',
         "nodes=$SLURM_NNODES",
         *world_size_lines(job),
+        *(_meeting() if job.nodes > 1 else []),
+    ]
+
+
+def _meeting() -> list[str]:
+    return [
         'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
         '[[ -n ${hosts[0]:-} ]] || fail "scontrol names no host of $SLURM_JOB_NODELIST"',
         "HEAD=${hosts[0]}",
@@ -94,9 +100,8 @@ def _on_node(job: Job) -> list[str]:
     single = one_node_lines(job, job.gpus_per_node)
     return [
         "set -euo pipefail",
-        "export NODE_RANK=$SLURM_NODEID",
         *device_lines(job),
         *gpu_lines(job, job.gpus_per_node),
-        *(single if job.nodes == 1 else many_nodes_lines(job)),
+        *(single if job.nodes == 1 else ["NODE_RANK=$SLURM_NODEID", *many_nodes_lines(job)]),
         *start_lines(job),
     ]

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +23,7 @@ CASES = {
     "128 nodes with InfiniBand": ("llama-3.1-405b", "128xdgx-h100", Choices(target="pytorch")),
     "mixture of experts": ("mixtral-8x7b", "4xdgx-h100", Choices(target="pytorch", fix="ep=8")),
 }
+OTHERS = {"two nodes": ("llama-3.2-1b", "2xdgx-h100", Choices(target="pytorch"))}
 HOSTILE = (
     "x; touch pwned1 $(touch pwned2) `touch pwned3`\n#SBATCH --nodes=99\n'\"\\ \x1b[2J\u2028: {a: *b} # \U0001f600"
 )
@@ -35,7 +37,7 @@ env | grep -E '^(NCCL|OMP|PYTORCH)_' || true
 
 @cache
 def plan_of(case):
-    model, cluster, choices = CASES[case]
+    model, cluster, choices = (CASES | OTHERS)[case]
     return plan_file_of(recommend(model, cluster, choices, top=1).best)
 
 
@@ -79,6 +81,14 @@ def folder_of(tmp_path):
         return emit(contents, target, tmp_path / name).folder
 
     return written
+
+
+@pytest.fixture
+def unused_port():
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
 
 
 @pytest.fixture
