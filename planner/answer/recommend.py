@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.answer.choices import Choices
 from planner.answer.evaluate import links_of
+from planner.answer.expressible import expressible, reason_against
 from planner.answer.question import Question, ask
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommendation import Recommendation
@@ -49,7 +50,11 @@ def recommend(
 
 def answer(question: Question, *, top: int = 5) -> Recommendation:
     """The answer to a question. Raises NoFeasiblePlan where nothing legal fits."""
-    ranking = search(
+    return _recommendation(question, expressible(question, top, lambda number: _ranking(question, number)))
+
+
+def _ranking(question: Question, top: int) -> Ranking:
+    return search(
         question.model,
         question.cluster,
         question.workload,
@@ -60,17 +65,16 @@ def answer(question: Question, *, top: int = 5) -> Recommendation:
         top=top,
         family=family,
     )
-    return _recommendation(question, ranking)
 
 
 def _recommendation(question: Question, ranking: Ranking) -> Recommendation:
-    best = ranking.best
+    best, against = ranking.best, reason_against(question)
     families = {PlanFamily(code): _ranked(question, row, best, 1) for code, row in ranking.families.items()}
     return Recommendation(
         question=question,
         plans=tuple(_ranked(question, row, best, place) for place, row in enumerate(ranking.plans, start=1)),
         front=tuple(_ranked(question, row, best, place) for place, row in enumerate(ranking.front, start=1)),
-        families=families,
+        families={kind: plan for kind, plan in families.items() if not against(plan.plan)},
         too_large=dict(_too_large(question, [kind for kind in SIMPLE if kind not in families])),
         evaluated=ranking.evaluated,
         feasible=ranking.feasible,

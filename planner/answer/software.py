@@ -44,6 +44,11 @@ def refusals(contents: PlanFile, trainer_name: str) -> Iterator[str]:
     software = stack(TRAINER_STACKS[trainer_name])
     yield from unsupported(software, contents.workload).values()
     yield from reasons(contents.plan, Problem.of(contents.model, contents.cluster, contents.workload, software))
+    yield from own_refusals(contents, trainer_name)
+
+
+def own_refusals(contents: PlanFile, trainer_name: str) -> Iterator[str]:
+    """What a trainer has against a plan or its job beyond the rules of its stack, in words."""
     if find_spec(f"planner.emit.{trainer_name}"):
         yield from trainer(trainer_name).refusals(contents)
 

@@ -4,12 +4,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from planner import Choices, SpecError, recommend
+from planner import Choices, NoFeasiblePlan, SpecError, recommend
 from planner.answer.emission import emission, emit
 from planner.answer.evaluate import evaluate
 from planner.answer.plan_files import plan_file_of
 from planner.answer.question import ask
 from planner.catalogue.hardware import cluster
+from planner.emit import pytorch
 from planner.emit.targets import LAUNCHERS
 from planner.search.enumerate import enumerate_plans
 from planner.search.rank import search
@@ -143,3 +144,24 @@ def test_a_stack_of_ones_own_choice_stays_and_is_said(tmp_path):
 def test_the_same_plan_gives_the_same_files(contents, tmp_path):
     first, second = (emission(contents, "kubernetes", tmp_path).files for _ in range(2))
     assert first == second
+
+
+def test_recommend_for_a_target_shows_only_what_its_trainer_accepts(monkeypatch, tmp_path):
+    def no_pipelines(contents):
+        return iter(["it has no pipelines today"] if contents.plan.pp > 1 else [])
+
+    plain = recommend("llama-3.1-8b", "2xdgx-h100", Choices(target="pytorch"))
+    assert plain.best.plan.pp > 1
+    monkeypatch.setattr(pytorch, "TRAINER", replace(pytorch.TRAINER, refusals=no_pipelines))
+    found = recommend("llama-3.1-8b", "2xdgx-h100", Choices(target="slurm,pytorch"))
+    shown = [*found.plans, *found.front, *found.families.values()]
+    assert len(found.plans) == 5
+    assert {int(each.plan.pp) for each in shown} == {1}
+    assert emission(plan_file_of(found.best), "slurm", tmp_path).files["job.sbatch"]
+
+
+def test_where_the_trainer_accepts_nothing_the_reason_is_the_answer(monkeypatch):
+    never = replace(pytorch.TRAINER, refusals=lambda _: iter(["it is on holiday"]))
+    monkeypatch.setattr(pytorch, "TRAINER", never)
+    with pytest.raises(NoFeasiblePlan, match="pytorch can express none of the plans that fit: it is on holiday"):
+        recommend(*SMALL, Choices(target="pytorch"))
