@@ -12,7 +12,7 @@ from planner.answer.evaluate import evaluate
 from planner.answer.nearest import Software, differences, fix_text, nearest_plan
 from planner.answer.plan_files import plan_file_of
 from planner.answer.question import Question
-from planner.answer.software import profile_of, refusals
+from planner.answer.software import own_refusals, profile_of, refusals
 from planner.catalogue.stacks import DEFAULT_STACK, stack
 from planner.emit.job import Files, Job, Launcher, Trainer
 from planner.emit.targets import FLAG, TargetName, launcher, target_name, trainer
@@ -118,12 +118,21 @@ def _check(contents: PlanFile, maker: Trainer, starter: Launcher) -> None:
     """Raise SpecError, in one line, with the first reason against the plan and what would be right."""
     found = list(refusals(contents, maker.name))
     if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        whatever_the_plan = unsupported(stack(maker.stack), contents.workload)
-        nearest = "" if whatever_the_plan else f"; {_nearest(contents, maker)}"
-        raise SpecError(f"{maker.name} cannot express the plan: {found[0]}{more}{nearest}", where=FLAG)
+        raise SpecError(f"{maker.name} cannot express the plan: {_why(found, contents, maker)}", where=FLAG)
     for reason in _unlaunchable(contents, maker, starter):
         raise SpecError(f"{starter.name} cannot start the plan: {reason}", where=FLAG)
+
+
+def _why(found: list[str], contents: PlanFile, maker: Trainer) -> str:
+    """The first of the reasons, and the nearest plan; where no plan would do, the reason that stands against all."""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    if unsupported(stack(maker.stack), contents.workload):
+        return f"{found[0]}{more}"
+    nearest = _nearest(contents, maker)
+    if not nearest:
+        lasting = next(own_refusals(contents, maker.name), found[0])
+        return f"{lasting}{more}; no plan of this job that fits is one that it can"
+    return f"{found[0]}{more}; {nearest}"
 
 
 def _unlaunchable(contents: PlanFile, maker: Trainer, starter: Launcher) -> Iterator[str]:
@@ -136,7 +145,7 @@ def _unlaunchable(contents: PlanFile, maker: Trainer, starter: Launcher) -> Iter
 
 
 def _nearest(contents: PlanFile, maker: Trainer) -> str:
-    """The nearest plan that a trainer can express, as options that reproduce it."""
+    """The nearest plan that a trainer can express, as options that reproduce it; empty where there is none."""
     software = stack(maker.stack)
     job = Software(
         contents.model, contents.cluster, contents.workload, software, profile_of(contents.cluster, software)
@@ -145,7 +154,7 @@ def _nearest(contents: PlanFile, maker: Trainer) -> str:
         contents.plan, job, lambda plan: not any(True for _ in refusals(replace(contents, plan=plan), maker.name))
     )
     if found is None:
-        return "no plan of this job that fits is one that it can"
+        return ""
     asked = Question(job.model, job.cluster, job.workload, job.stack, job.profile)
     seconds = format_seconds(evaluate(asked, found).step_time)
     changed = differences(contents.plan, found)

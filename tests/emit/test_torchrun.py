@@ -25,8 +25,8 @@ def real(tmp_path):
     """Runs launch.sh under the real torchrun, with a trainer that only says its rank; starts all, then waits."""
     programs = Path(shutil.which("torchrun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or "/").parent
 
-    def run(folder, *words, nodes=({},)):
-        (folder / "trainer" / "__main__.py").write_text(FAKE_TRAINER)
+    def run(folder, *words, nodes=({},), trainer=FAKE_TRAINER):
+        (folder / "trainer" / "__main__.py").write_text(trainer)
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
         started = [
             subprocess.Popen(
@@ -39,7 +39,7 @@ def real(tmp_path):
             )
             for variables in nodes
         ]
-        outputs = [process.communicate(timeout=120) for process in started]
+        outputs = [process.communicate(timeout=240) for process in started]
         assert [process.returncode for process in started] == [0] * len(started), outputs
         return sorted((line for out, _ in outputs for line in out.splitlines()), key=lambda line: int(line.split()[0]))
 
@@ -206,3 +206,14 @@ def test_torchrun_really_joins_two_nodes_by_their_ranks(plan, folder_of, real, u
     nodes = [{"HEAD": "localhost", "PORT": str(unused_port), "NODE_RANK": str(rank)} for rank in (0, 1)]
     lines = real(folder_of(contents, "torchrun"), "--device", "cpu", nodes=nodes)
     assert [line.split()[:2] for line in lines] == [[str(rank), "16"] for rank in range(16)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+def test_an_elastic_run_really_begins_with_fewer_nodes_and_again_after_a_failure(plan, folder_of, real, unused_port):
+    folder = folder_of(plan("two nodes"), "torchrun")
+    once = 'if os.environ["RANK"] + os.environ["TORCHELASTIC_RESTART_COUNT"] == "30": sys.exit(1)\n'
+    nodes = [{"HEAD": "localhost", "PORT": str(unused_port), "NODE_RANK": "0", "NNODES": "1:2"}]
+    lines = real(folder, "--device", "cpu", nodes=nodes, trainer=FAKE_TRAINER + once)
+    assert {line.split()[1] for line in lines} == {"8"}
+    assert lines.count("3 8 3 plan.json --elastic --device cpu") == 2
