@@ -93,7 +93,8 @@ def _job(contents: PlanFile, maker: Trainer) -> Job:
 def _in_shell(folder: Path) -> str:
     """The folder as a shell takes it: a command and no option, whatever it is called."""
     text = str(folder)
-    return shlex.quote(text if os.path.isabs(text) else os.path.join(os.curdir, text))
+    plain = os.path.isabs(text) or text == os.curdir
+    return shlex.quote(text if plain else os.path.join(os.curdir, text))
 
 
 def _for_stack(contents: PlanFile, name: TargetName) -> PlanFile:

@@ -6,6 +6,7 @@ trainer.kubeflow.org_trainjobs.yaml; of the variables in the pods: pkg/runtime/f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +42,7 @@ def files(job: Job) -> Files:
 
 def start(job: Job, folder: str) -> str:
     """What is typed; a large ConfigMap is merged by the server."""
-    size = len(yaml_text(_config_map(job)).encode("utf-8", "replace"))
+    size = len(json.dumps(_config_map(job)))
     return f"kubectl apply {'--server-side ' if size > LARGEST_APPLIED else ''}-f {folder}/{FILE}"
 
 

@@ -52,6 +52,9 @@ def test_a_folder_beside_us_is_called_so_that_a_shell_finds_it(planner, plan, tm
     monkeypatch.chdir(tmp_path)
     data = json.loads(planner("emit", plan, "--target", "torchrun", "--into", "run", "--json").stdout)
     assert data["start"] == "./run/launch.sh"
+    monkeypatch.chdir(tmp_path / "run")
+    data = json.loads(planner("emit", plan, "--target", "torchrun", "--into", ".", "--json", "--force").stdout)
+    assert data["start"] == "./launch.sh"
 
 
 def test_files_that_are_there_stay_without_force(planner, plan, tmp_path):
