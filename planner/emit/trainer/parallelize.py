@@ -50,11 +50,19 @@ def parallelize(decoder: Decoder, settings: Settings, meshes: Meshes | None) -> 
     for block in decoder.each_block():
         block.checkpoint_options = checkpoint_options(plan.recompute)
         if plan.compiled:
-            block.compile()
+            _compile(block, recompute=plan.recompute)
     if settings.model.tie_word_embeddings and decoder.embedding is not None and decoder.head is not None:
         decoder.head.weight = decoder.embedding.weight
     if meshes is not None and not plan.plain_ddp:
         _divide_data(decoder, settings, meshes)
+
+
+def _compile(block: Block, *, recompute: str) -> None:
+    """Compile a block; inside its recomputation where that is full (outside, torch 2.13 refuses divided tensors)."""
+    if recompute == "full":
+        block.compute = torch.compile(block.compute)  # type: ignore[method-assign]
+    else:
+        block.compile()
 
 
 def replicated(decoder: Decoder, *, bucket_mb: float) -> DistributedDataParallel:
@@ -83,6 +91,9 @@ def _divide_tensors(decoder: Decoder, settings: Settings, meshes: Meshes) -> Non
         ends["head"] = ColwiseParallel(input_layouts=between, output_layouts=Shard(-1), use_local_output=False)
         ends |= {"norm": SequenceParallel()} if sequence else {}
     parallelize_module(decoder, mesh, ends)
+    if decoder.embedding is not None and settings.plan.compiled:
+        # A compiled block passes no gradient back to a tensor that is still on its way (torch 2.13): wait for it.
+        decoder.embedding.register_forward_hook(lambda _module, _inputs, arrived: arrived.clone())
     for block in decoder.each_block():
         parallelize_module(block, mesh, _block_styles(block, settings, between))
 
