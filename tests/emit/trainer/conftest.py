@@ -98,10 +98,10 @@ def write_plan(folder, plan, *, config=DENSE, seq_len=64, **workload):
     return write_plan_file(contents, folder)
 
 
-def _process(rank, world_size, port, output, arguments):
+def _process(rank, world_size, port, output, arguments, address="127.0.0.1"):
     """One process of a run, as torchrun would start it."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     os.dup2(os.open(f"{output}.{rank}", os.O_WRONLY | os.O_CREAT), 1)
     os.dup2(1, 2)
     import torch

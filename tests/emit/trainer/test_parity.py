@@ -128,6 +128,13 @@ def test_a_plan_of_eight_processes_trains_as_one_does(trains_alike, name):
     trains_alike(EIGHT[name])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_compiled_blocks_train_as_eager_ones_do(trains_alike, recompute):
+    plan = {"tp": 2, "sequence_parallel": 1, "dp_shard": 2, "sharding": "zero3", "recompute": recompute}
+    trains_alike(plan, only=("--compile",))
+
+
 @pytest.mark.parametrize("name", WITH_EXPERTS)
 def test_a_mixture_of_experts_trains_as_one_process_does(trains_alike, name):
     # Without Adam, whose first steps turn rounding of tiny gradients into whole steps and so flip a token's experts.

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from array import array
+from pathlib import Path
 
 import pytest
 
@@ -171,3 +172,11 @@ def test_a_file_that_is_no_plan_is_refused_in_one_line(run, tmp_path, text):
     found = run(broken, world_size=1)
     assert found.exits == [2]
     assert len(found.errors.splitlines()) == 1
+
+
+def test_every_option_of_the_trainer_is_documented():
+    from planner.emit.trainer.arguments import parse
+
+    text = (Path(__file__).parents[3] / "docs" / "trainer.md").read_text(encoding="utf-8")
+    options = {name.replace("_", "-") for name in vars(parse(["plan.json"])) if name != "plan"}
+    assert {name for name in options if f"`--{name}`" not in text} == set()
