@@ -64,8 +64,14 @@ class Result:
     """What a run recorded; `exits` are the exit codes of its processes."""
 
     records: list
-    exits: list
-    errors: str
+    exits: list = ()
+    errors: str = ""
+
+    @classmethod
+    def of(cls, path, **others):
+        """What a file of records holds."""
+        lines = path.read_text().splitlines() if path.exists() else []
+        return cls([json.loads(line) for line in lines], **others)
 
     def steps(self, name):
         """One figure of every step."""
@@ -137,9 +143,8 @@ def run(processes, tmp_path):
             process.join(PATIENCE)
             if process.exitcode is None:
                 process.kill()
-        records = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
         said = "".join(Path(f"{output}.{rank}").read_text() for rank in range(size))
-        return Result(records, [process.exitcode for process in started], said)
+        return Result.of(record, exits=[process.exitcode for process in started], errors=said)
 
     return start
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import DENSE, EXPERTS, write_plan
+from .conftest import DENSE, EXPERTS, Result, _free_port, _process, write_plan
 from .test_parity import filled
 
 FSDP_TP = {"dp_shard": 2, "sharding": "zero3", "tp": 2, "sequence_parallel": 1}
@@ -53,26 +53,44 @@ def test_a_half_written_checkpoint_is_passed_over(run, tmp_path):
     assert run(plan, "--checkpoint", str(folder), steps=3, name="rest").steps("step") == [2]
 
 
-def test_a_run_that_is_asked_to_stop_saves_first(processes, tmp_path):
-    from .conftest import _free_port, _process
+@pytest.fixture
+def interrupted(processes, tmp_path):
+    """A function that starts a run of two processes which saves after every step, and sends one a signal in between."""
 
-    plan = write_plan(tmp_path / "plan", filled({"dp_replicate": 2}))
-    saved, record = tmp_path / "saved", tmp_path / "run.jsonl"
-    options = ["--device", "cpu", "--steps", "100000", "--checkpoint", str(saved), "--record", str(record)]
-    port = _free_port()
-    arguments = [str(plan), *options]
-    both = [processes.Process(target=_process, args=(r, 2, port, tmp_path / "out", arguments)) for r in (0, 1)]
-    for process in both:
-        process.start()
-    while not (record.exists() and '"step": 1' in record.read_text()):
-        time.sleep(0.1)
-        assert all(process.is_alive() for process in both)
-    os.kill(both[1].pid, signal.SIGTERM)
-    for process in both:
-        process.join(60)
-    assert [process.exitcode for process in both] == [0, 0]
-    done = [json.loads(line)["step"] for line in record.read_text().splitlines() if '"event": "step"' in line]
-    assert [path.name for path in saved.iterdir()] == [f"step-{done[-1] + 1:09d}"]
+    def start(plan, folder, how):
+        record, port = tmp_path / "interrupted.jsonl", _free_port()
+        options = ["--steps", "100000", "--checkpoint", str(folder), "--save-every", "1", "--lr", "0.01"]
+        arguments = [str(plan), "--device", "cpu", "--record", str(record), *options]
+        both = [processes.Process(target=_process, args=(r, 2, port, tmp_path / "out", arguments)) for r in (0, 1)]
+        for process in both:
+            process.start()
+        while not (record.exists() and '"step": 2' in record.read_text()):
+            time.sleep(0.02)
+            assert all(process.is_alive() for process in both)
+        os.kill(both[1].pid, how)
+        for process in both:
+            process.join(60)
+        return [process.exitcode for process in both], Result.of(record)
+
+    return start
+
+
+def test_a_run_that_is_killed_resumes_to_the_same_loss(run, interrupted, tmp_path):
+    plan, folder = write_plan(tmp_path / "plan", filled({"dp_shard": 2, "sharding": "zero3"})), tmp_path / "saved"
+    exits, _ = interrupted(plan, folder, signal.SIGKILL)
+    assert exits[1] == -signal.SIGKILL
+    done = max(int(path.name.removeprefix("step-")) for path in folder.glob("step-?????????"))
+    whole = run(plan, steps=done + 2, name="whole")
+    rest = run(plan, "--checkpoint", str(folder), steps=done + 2, name="rest")
+    assert rest.steps("step") == [done, done + 1]
+    assert rest.losses == pytest.approx(whole.losses[-2:], abs=1e-5)
+
+
+def test_a_run_that_is_asked_to_stop_saves_first(interrupted, tmp_path):
+    plan, folder = write_plan(tmp_path / "plan", filled({"dp_replicate": 2})), tmp_path / "saved"
+    exits, result = interrupted(plan, folder, signal.SIGTERM)
+    assert exits == [0, 0]
+    assert sorted(path.name for path in folder.iterdir())[-1] == f"step-{result.steps('step')[-1] + 1:09d}"
 
 
 def test_replicas_follow_the_number_of_processes_at_the_same_batch(run, tmp_path):
