@@ -6,6 +6,8 @@ effect one value only (one stage has no schedule, one rank no sequence paralleli
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from planner.quantities import Column
@@ -21,9 +23,7 @@ def is_canonical(plans: Plan, cluster: Cluster, problem: Problem) -> Column:
     first, last = end_layers(problem.num_layers, plans.pp)
     dealt = (plans.first_stage_layers == first) & (plans.last_stage_layers == last)
     ordered = first_alike(plans, cluster) == plans.rank_order
-    return (
-        dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, problem.codes("schedules"))
-    )
+    return dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, problem)
 
 
 def replicas_stand_together(plans: Plan) -> Column:
@@ -33,7 +33,8 @@ def replicas_stand_together(plans: Plan) -> Column:
     return (np.asarray(plans.sharding) != Sharding.NONE) | (plans.dp_shard == needed)
 
 
-def not_gpipe_by_another_name(plans: Plan, schedules: tuple[int, ...]) -> Column:
-    """With one micro-batch GPipe is 1F1B, and goes by that name if 1F1B is among the schedules."""
-    by_name = (np.asarray(plans.schedule) != Schedule.GPIPE) | (Schedule.ONE_F_ONE_B not in schedules)
-    return by_name | (plans.num_microbatches > 1)
+def not_gpipe_by_another_name(plans: Plan, problem: Problem, kinds: Collection[int] = tuple(Schedule)) -> Column:
+    """With one micro-batch GPipe is 1F1B, and goes by that name where the stack (and `kinds`) have that for it."""
+    one_f_one_b = Schedule.ONE_F_ONE_B in problem.codes("schedules") and Schedule.ONE_F_ONE_B in kinds
+    by_name = one_f_one_b and problem.stack.short_pipelines
+    return (np.asarray(plans.schedule) != Schedule.GPIPE) | (not by_name) | (plans.num_microbatches > 1)

@@ -117,8 +117,7 @@ def _meshes(sieve: Sieve, bounds: Bounds) -> Plan:
     plans = _sequence_switches(sieve, plans)
     plans = cross(plans, offload=sieve.asked("offload", list(Offload), Offload.NONE))
     plans = sieve.legal(plans, rules.OFFLOAD)
-    plans = cross(plans, gradient_sync=sieve.asked("gradient_sync", list(GradientSync), GradientSync.USUAL))
-    plans = sieve.legal(plans, rules.SYNCHRONISATION)
+    plans = sieve.legal(_synchronisations(sieve, plans), rules.SYNCHRONISATION)
     return cross(plans, compiled=sieve.asked("compiled", [0, 1], int(sieve.problem.stack.compiled)))
 
 
@@ -192,6 +191,16 @@ def _sequence_switches(sieve: Sieve, plans: Plan) -> Plan:
     return sieve.legal(cross(plans, async_tp=sieve.asked("async_tp", [0, 1], 0)), rules.SEQUENCE)
 
 
+def _synchronisations(sieve: Sieve, plans: Plan) -> Plan:
+    """The usual synchronisation, or what the stack does with replicas instead; all kinds that the user asks for."""
+    plans = cross(plans, gradient_sync=sieve.asked("gradient_sync", list(GradientSync), GradientSync.USUAL))
+    able = sieve.problem.codes("replica_syncs")
+    if "gradient_sync" in sieve.fix or GradientSync.USUAL in able:
+        return plans
+    replicas = (plans.sharding == Sharding.NONE) & (plans.dp * plans.cp > 1) & (plans.pp == 1)
+    return replace(plans, gradient_sync=np.where(replicas, min(able), plans.gradient_sync))
+
+
 def _batches(sieve: Sieve, bounds: Bounds, mesh: Plan) -> Plan:
     """Micro-batches, schedules and recomputation for each pp, cp and data-parallel degree (as dp_replicate)."""
     problem = sieve.problem
@@ -220,6 +229,8 @@ def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:
     options = [(k, v) for k in kinds for v in chunks if (v > 1) == (k == Schedule.INTERLEAVED)]
     schedule, virtual_stages = np.array(options, dtype=np.int64).reshape(-1, 2).T
     plans = cross(plans, schedule=schedule, virtual_stages=virtual_stages)
-    suits = conditions.schedule_where_stages(plans, sieve.problem) & not_gpipe_by_another_name(plans, tuple(kinds))
+    suits = conditions.schedule_where_stages(plans, sieve.problem) & not_gpipe_by_another_name(
+        plans, sieve.problem, kinds
+    )
     plans = sieve.possible(plans, suits, "the schedule does not go with this PP and number of virtual stages")
     return sieve.legal(plans, rules.SCHEDULE)

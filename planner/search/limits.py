@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.quantities import Column
-from planner.search.conditions import Mask
+from planner.search.conditions import Mask, all_hold
 from planner.search.problem import Problem
 from planner.spec.plan import Int, Offload, Plan, Schedule, Sharding
+from planner.spec.stack import GRADIENT_SYNCS
 
 
 def _among(codes: Int, problem: Problem, limit: str) -> Column:
@@ -23,6 +24,25 @@ def _one(degree: Int) -> Column:
 def tensor_parallel(plans: Plan, problem: Problem) -> Mask:
     """Whether layers can be divided."""
     return ("tp" in problem.stack.axes) | _one(plans.tp)
+
+
+def kv_heads_on_one_rank_each(plans: Plan, problem: Problem) -> Mask:
+    """Whether key-value heads can be copied to several ranks."""
+    return problem.stack.copied_kv_heads | all_hold(kv % plans.tp == 0 for kv in problem.kv_heads)
+
+
+def tied_pipeline(plans: Plan, problem: Problem) -> Mask:
+    """Whether first and last stage can share a matrix."""
+    return (problem.stack.tied_pipelines or not problem.tied) | _one(plans.pp)
+
+
+def experts_by_ep_or_tp(plans: Plan, problem: Problem) -> Mask:
+    """Whether experts are divided under TP however one likes, or exactly where they are not dealt out.
+
+    Source: torchtitan 0.3, whose experts are cut by TP without expert parallelism and whole with it.
+    """
+    divided_alone = (np.asarray(plans.ep) == 1) == (np.asarray(plans.expert_tp) == plans.tp)
+    return problem.stack.free_experts | (not problem.has_experts) | _one(plans.tp) | divided_alone
 
 
 def pipeline(plans: Plan, problem: Problem) -> Mask:
@@ -75,6 +95,18 @@ def sharding_in_pipeline(plans: Plan, problem: Problem) -> Mask:
     return _one(plans.pp) | _among(plans.sharding, problem, "pipeline_shardings")
 
 
+def sharding_with_tensor_parallel(plans: Plan, problem: Problem) -> Mask:
+    """Which shardings go with divided layers; a single data-parallel rank shards nothing."""
+    alone = np.asarray(plans.dp * plans.cp) == 1
+    return _one(plans.tp) | alone | _among(plans.sharding, problem, "tensor_shardings")
+
+
+def unsharded_group(plans: Plan, problem: Problem) -> Mask:
+    """Whether ranks that could shard may leave it."""
+    sharded = np.asarray(plans.sharding) != Sharding.NONE
+    return problem.stack.unsharded_groups | sharded | _one(plans.shard_group)
+
+
 def sequence_parallel(plans: Plan, problem: Problem) -> Mask:
     """Whether norms and residuals can be divided."""
     return problem.stack.sequence_parallel | (np.asarray(plans.sequence_parallel) == 0)
@@ -105,6 +137,15 @@ def gradient_sync_in_pipeline(plans: Plan, problem: Problem) -> Mask:
     return _one(plans.pp) | _among(plans.gradient_sync, problem, "pipeline_syncs")
 
 
+def gradient_sync_of_replicas(plans: Plan, problem: Problem) -> Mask:
+    """The same of plain replicas, where it makes a difference."""
+    if set(problem.stack.replica_syncs) == set(GRADIENT_SYNCS):
+        return True
+    one_reduction = (plans.dp * plans.cp == 1) | _one(plans.num_microbatches)
+    other = (np.asarray(plans.sharding) != Sharding.NONE) | (np.asarray(plans.pp) > 1)
+    return one_reduction | other | _among(plans.gradient_sync, problem, "replica_syncs")
+
+
 def recompute(plans: Plan, problem: Problem) -> Mask:
     """What can be computed again."""
     return _among(plans.recompute, problem, "recomputations")
@@ -113,6 +154,15 @@ def recompute(plans: Plan, problem: Problem) -> Mask:
 def schedule(plans: Plan, problem: Problem) -> Mask:
     """Orders of a pipeline."""
     return _among(plans.schedule, problem, "schedules")
+
+
+def short_pipeline(plans: Plan, problem: Problem) -> Mask:
+    """Whether 1F1B can run out of micro-batches before all stages have one.
+
+    Source: torch 2.13 torch/distributed/pipelining/schedules.py, Schedule1F1B, which refuses it.
+    """
+    other = np.asarray(plans.schedule) != Schedule.ONE_F_ONE_B
+    return problem.stack.short_pipelines | other | (plans.num_microbatches >= plans.pp)
 
 
 def gathered_chunks(plans: Plan, problem: Problem) -> Mask:

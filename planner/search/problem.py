@@ -17,11 +17,13 @@ CODED: Mapping[str, type[IntEnum]] = {
     "shardings": Sharding,
     "replicated_shardings": Sharding,
     "pipeline_shardings": Sharding,
+    "tensor_shardings": Sharding,
     "offload_shardings": Sharding,
     "schedules": Schedule,
     "context_kinds": ContextKind,
     "offloads": Offload,
     "gradient_syncs": GradientSync,
+    "replica_syncs": GradientSync,
     "pipeline_syncs": GradientSync,
     "recomputations": Recompute,
     "rank_orders": RankOrder,
@@ -57,6 +59,8 @@ class Problem:
     expert_sizes: tuple[int, ...]
     causal: bool
     encoder_decoder: bool
+    tied: bool
+    """Whether embedding and head are one matrix."""
     stack: Stack
 
     @classmethod
@@ -83,6 +87,7 @@ class Problem:
             expert_sizes=_distinct(e.expert.intermediate_size for e in experts),
             causal=model.causal,
             encoder_decoder=model.kind is ModelKind.ENCODER_DECODER,
+            tied=model.tie_word_embeddings,
             stack=stack,
         )
 

@@ -33,6 +33,7 @@ class Rule:
 
 TENSOR = (
     Rule("tp", has.tensor_parallel, "{stack} has no tensor parallelism"),
+    Rule("tp", has.kv_heads_on_one_rank_each, "{stack} does not copy {kv_heads} key-value heads to {tp}"),
     Rule("tp", has.adapters_along("tp"), "{stack} has no tensor parallelism with {method}"),
     Rule("tp", where.tp_divides_heads, "{tp} does not divide {heads} attention heads"),
     Rule("tp", where.tp_suits_kv_heads, "{tp} is neither divisor nor multiple of {kv_heads} key-value heads"),
@@ -43,6 +44,7 @@ TENSOR = (
 )
 PIPELINE = (
     Rule("pp", has.pipeline, "{stack} has no pipeline parallelism"),
+    Rule("pp", has.tied_pipeline, "{stack} has no pipeline parallelism where embedding and head are one matrix"),
     Rule("pp", has.adapters_along("pp"), "{stack} has no pipeline parallelism with {method}"),
     Rule("pp", where.pp_divides_ranks, "{pp} does not divide {world_size} GPUs"),
     Rule("pp", where.every_stage_has_a_layer, "{pp} makes more stages than the {num_layers} layers"),
@@ -77,6 +79,12 @@ EXPERTS = (
     Rule("ep", has.expert_parallel, "{stack} has no expert parallelism"),
     Rule("ep", has.adapters_along("ep"), "{stack} has no expert parallelism with {method}"),
     Rule("expert_tp", has.divided_experts, "{stack} does not divide single experts"),
+    Rule(
+        "expert_tp",
+        has.experts_by_ep_or_tp,
+        "{stack} divides experts by {tp} where they are not dealt out, not {expert_tp} with {ep}",
+        alone=False,
+    ),
     Rule("expert_tp", has.adapters_along("expert_tp"), "{stack} does not divide single experts with {method}"),
     Rule("ep", where.dense_model_has_no_ep, "{ep}: a dense model has no experts"),
     Rule("expert_tp", where.dense_model_has_no_expert_tp, "{expert_tp}: a dense model has no experts"),
@@ -102,6 +110,13 @@ SHARDING = (
         "with {dp_replicate} {stack} has no sharding but {replicated_shardings}",
         alone=False,
     ),
+    Rule(
+        "sharding",
+        has.sharding_with_tensor_parallel,
+        "with {tp} {stack} has no sharding but {tensor_shardings}",
+        alone=False,
+    ),
+    Rule("sharding", has.unsharded_group, "{stack} shards where {dp_shard} x {cp} is above 1", alone=False),
     Rule(
         "sharding", has.sharding_in_pipeline, "with {pp} {stack} has no sharding but {pipeline_shardings}", alone=False
     ),
@@ -181,6 +196,12 @@ SCHEDULE = (
     ),
     Rule(
         "num_microbatches",
+        has.short_pipeline,
+        "1F1B of {stack} needs a micro-batch for each stage: {num_microbatches} with {pp}",
+        alone=False,
+    ),
+    Rule(
+        "num_microbatches",
         where.interleaving_fills_rounds,
         "{num_microbatches} to interleave: no multiple of {pp}",
         alone=False,
@@ -203,6 +224,12 @@ STAGES = (
 RECOMPUTATION = (Rule("recompute", has.recompute, "{stack} has no {recompute}"),)
 ORDER = (Rule("rank_order", has.rank_order, "{stack} has no {rank_order}"),)
 WHOLE = (
+    Rule(
+        "gradient_sync",
+        has.gradient_sync_of_replicas,
+        "for plain replicas {stack} has no gradient sync but {replica_syncs}",
+        alone=False,
+    ),
     Rule(
         "virtual_stages",
         has.gathered_chunks,

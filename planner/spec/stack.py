@@ -76,6 +76,8 @@ class Stack:
     keeps_gathered_keys: Scalar = 1.0
     """1 where context parallelism by all-gather keeps all ranks' keys and values for backward, 0 where it keeps the
     rank's own and gathers again."""
+    keeps_gathered_inputs: Scalar = 0.0
+    """1 where sequence parallelism keeps gathered inputs for backward (DTensor), 0 where it gathers them again."""
     live_parameters: Count = 0.0
     """Parameters that ZeRO-3 leaves gathered while there are so many (DeepSpeed's stage3_max_live_parameters)."""
     allocator_slack: Scalar = 1.07
@@ -89,11 +91,19 @@ class Stack:
     """Shardings whose group may have replicas (HSDP; plain DDP is `none`)."""
     pipeline_shardings: Names = SHARDINGS
     """Shardings that go with a pipeline."""
+    tensor_shardings: Names = SHARDINGS
+    """Shardings that go with tensor parallelism, where there are data-parallel ranks."""
+    unsharded_groups: bool = True
+    """Whether plain replicas may see parts of one sequence (CP) or be grouped for their experts (dp_shard above 1)."""
     offloads: Names = OFFLOADS
     offload_shardings: Names = SHARDINGS
     """Shardings whose states can rest in host memory."""
     schedules: Names = SCHEDULES
     """Pipeline schedules; with no other than `none` there are no pipelines."""
+    short_pipelines: bool = True
+    """Whether 1F1B runs with fewer micro-batches than stages."""
+    tied_pipelines: bool = True
+    """Whether a model whose embedding and head are one matrix is divided into stages."""
     stage_splits: Names = STAGE_SPLITS
     """Layers of the pipeline ranks: all the same, or all but the first and last, or whatever is left over."""
     context_kinds: Names = CONTEXT_KINDS
@@ -102,11 +112,17 @@ class Stack:
     """Which of these degrees may be above 1."""
     adapter_axes: Names = ADAPTER_AXES
     """Which degrees may be above 1 where adapters are trained (LoRA, QLoRA)."""
+    copied_kv_heads: bool = True
+    """Whether key-value heads are copied where TP exceeds their number."""
+    free_experts: bool = True
+    """Whether experts may be divided by EP and TP at once, or under TP by neither."""
     sequence_parallel: bool = True
     async_tp: bool = True
     gathered_chunks: int = 0
     """Chunks of layers on a rank that a pipeline keeps gathered (ZeRO-3 kept, interleaved); 0 where it keeps any."""
     gradient_syncs: Names = GRADIENT_SYNCS
+    replica_syncs: Names = GRADIENT_SYNCS
+    """How often plain replicas reduce gradients of several micro-batches without a pipeline."""
     pipeline_syncs: Names = GRADIENT_SYNCS
     """How often gradients can be reduced in a pipeline."""
     recomputations: Names = RECOMPUTATIONS
@@ -129,9 +145,11 @@ WORKLOAD_LIMITS: Mapping[str, str] = {
 """Field of a workload -> the limit of a stack that it is held against."""
 _WORDS = {"optimizer": "optimizer {}", "precision": "precision {}", "state": "{} states", "attention": "{} attention"}
 LIMITS = (
-    *("shardings", "replicated_shardings", "pipeline_shardings", "offloads", "offload_shardings", "schedules"),
-    *("stage_splits", "context_kinds", "axes", "adapter_axes", "sequence_parallel", "async_tp", "gathered_chunks"),
-    *("gradient_syncs", "pipeline_syncs", "recomputations", "rank_orders", *WORKLOAD_LIMITS.values()),
+    *("shardings", "replicated_shardings", "pipeline_shardings", "tensor_shardings", "unsharded_groups"),
+    *("offloads", "offload_shardings", "schedules", "short_pipelines", "tied_pipelines", "stage_splits"),
+    *("context_kinds", "axes", "adapter_axes", "copied_kv_heads", "free_experts", "sequence_parallel", "async_tp"),
+    *("gathered_chunks", "gradient_syncs", "replica_syncs", "pipeline_syncs", "recomputations", "rank_orders"),
+    *WORKLOAD_LIMITS.values(),
 )
 """The fields of a Stack that say what it can express."""
 

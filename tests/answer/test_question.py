@@ -28,7 +28,7 @@ def test_everything_that_was_not_given_is_named():
 def test_nothing_is_assumed_when_everything_is_given():
     chosen = Choices(
         seq_len=2048, global_batch_size=64, precision="fp8", state="mixed", optimizer="sgd", method="lora", lora_rank=8,
-        attention="sdpa", offload="none", stack="megatron-core",
+        attention="sdpa", offload="none", stack="megatron-bridge",
     )  # fmt: skip
     assert ask("llama-3.1-8b", "2xdgx-h100", chosen).assumed == ()
 

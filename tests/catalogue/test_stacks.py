@@ -19,7 +19,8 @@ def test_limits_of_a_stack_are_words_that_plans_and_jobs_are_written_with(name):
 def test_a_stack_starts_from_the_limits_of_another_or_from_none():
     assert stack("nemo").schedules == stack("megatron-core").schedules != EVERYTHING.schedules
     assert stack("generic").schedules == stack("fsdp2").schedules == EVERYTHING.schedules
-    assert stack("pytorch").optimizers != stack("megatron-core").optimizers
+    assert stack("mlperf-nemo").schedules == stack("nemo").schedules
+    assert stack("yafsdp").shardings == stack("fsdp1").shardings
 
 
 def test_our_trainer_pipelines_only_what_torch_pipelines():

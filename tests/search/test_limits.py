@@ -43,6 +43,14 @@ def limited(**limits):
          "small has no recompute selective; possible: none, full"),
         ({"rank_orders": ("tp_cp_dp_pp",)}, replace(FSDP, rank_order=RankOrder.DP_TP_CP_PP),
          "small has no rank order dp_tp_cp_pp; possible: tp_cp_dp_pp"),
+        ({"tensor_shardings": ("zero3",)}, Plan(tp=2, dp_replicate=4, num_microbatches=256),
+         "with TP 2 small has no sharding but zero3"),
+        ({"unsharded_groups": False}, Plan(cp=8, context_kind=ContextKind.RING, num_microbatches=1024),
+         "small shards where dp_shard 1 x CP 8 is above 1; possible: zero1, zero2, zero3, zero3_keep"),
+        ({"replica_syncs": ("every",)}, Plan(dp_replicate=8, num_microbatches=128),
+         "for plain replicas small has no gradient sync but every; possible: every"),
+        ({"short_pipelines": False}, replace(PIPELINE, micro_batch_size=256, num_microbatches=4),
+         "1F1B of small needs a micro-batch for each stage: micro-batches 4 with PP 8; possible: 8, 9,"),
         ({"async_tp": False}, Plan(tp=8, sequence_parallel=1, async_tp=1, num_microbatches=1024),
          "small has no async TP; possible: 0"),
         ({"gathered_chunks": 3}, replace(FSDP_PIPELINE, schedule=Schedule.INTERLEAVED, virtual_stages=4),
@@ -61,6 +69,65 @@ def test_a_stack_without_experts_parallelism_keeps_them_whole_and_together(model
     setting = problem(models.mixtral, stack=limited(axes=("tp",)))
     assert reasons(dealt, setting) == ["small has no expert parallelism; possible: 1"]
     assert reasons(divided, setting) == ["small does not divide single experts; possible: 1"]
+
+
+@pytest.mark.parametrize(
+    ("degrees", "held"),
+    [
+        ({"tp": 2, "ep": 1, "expert_tp": 2, "dp_shard": 4}, True),
+        ({"tp": 2, "ep": 2, "expert_tp": 1, "dp_shard": 4}, True),
+        ({"tp": 2, "ep": 2, "expert_tp": 2, "dp_shard": 4}, False),
+        ({"tp": 2, "ep": 1, "expert_tp": 1, "dp_shard": 4}, False),
+        ({"tp": 1, "ep": 8, "expert_tp": 1, "dp_shard": 8}, True),
+    ],
+)
+def test_experts_that_are_not_free_are_divided_by_tp_exactly_where_not_by_ep(degrees, held, models, problem):
+    plan = Plan(**degrees, sharding=Sharding.ZERO3, sequence_parallel=int(degrees["tp"] > 1), num_microbatches=1)
+    plan = replace(plan, num_microbatches=1024 // plan.dp)
+    assert reasons(plan, problem(models.mixtral)) == []
+    said = reasons(plan, problem(models.mixtral, stack=limited(free_experts=False)))
+    assert (said == []) == held
+    assert all(words.startswith("small divides experts by TP 2 where they are not dealt out") for words in said)
+
+
+def test_key_value_heads_are_not_copied_where_the_stack_does_not(models, problem, nodes):
+    setting = problem(models.llama_70b, nodes(2), stack=limited(copied_kv_heads=False))
+    words = reasons(Plan(tp=16, num_microbatches=1024), setting)
+    assert words[0].startswith("small does not copy 8 key-value heads to TP 16; possible: 1, 2, 4, 8")
+
+
+def test_a_tied_model_is_not_divided_into_stages_where_the_stack_does_not(models, problem):
+    tied = replace(models.llama_8b, tie_word_embeddings=True)
+    assert reasons(PIPELINE, problem(tied)) == []
+    stack = limited(tied_pipelines=False)
+    assert reasons(PIPELINE, problem(models.llama_8b, stack=stack)) == []
+    words = "small has no pipeline parallelism where embedding and head are one matrix; possible: 1"
+    assert reasons(PIPELINE, problem(tied, stack=stack)) == [words]
+
+
+def test_replicas_are_searched_with_the_synchronisation_that_they_have(models, nodes, problem):
+    question = (models.llama_8b, nodes(1), Workload(64, 4096))
+    stack = limited(replica_syncs=("every",))
+    plans = enumerate_plans(*question, stack=stack).rows(slice(None))
+    replicas = (plans.sharding == Sharding.NONE) & (plans.dp * plans.cp > 1) & (plans.pp == 1)
+    assert set(plans.gradient_sync[replicas]) == {GradientSync.EVERY}
+    assert set(plans.gradient_sync[~replicas]) == {GradientSync.USUAL}
+    assert legal(plans, problem(*question, stack=stack)).all()
+    assert len(plans) == len(enumerate_plans(*question, stack=limited()))
+    with pytest.raises(SpecError, match="no gradient sync but every"):
+        enumerate_plans(*question, stack=stack, fix=parse_fix("sync=usual,sharding=ddp,pp=1,tp=1,cp=1,mbs=1"))
+
+
+def test_one_micro_batch_is_a_gpipe_where_1f1b_needs_more(models, nodes):
+    question = (models.llama_8b, nodes(1), Workload(1, 4096))
+    schedules = {
+        short: set(enumerate_plans(*question, stack=limited(short_pipelines=short)).plans.schedule)
+        for short in (True, False)
+    }
+    assert Schedule.ONE_F_ONE_B in schedules[True]
+    assert Schedule.GPIPE not in schedules[True]
+    assert Schedule.GPIPE in schedules[False]
+    assert Schedule.ONE_F_ONE_B not in schedules[False]
 
 
 def test_adapters_may_have_fewer_axes_than_full_training(models, problem):
