@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.answer.evaluate import links_of
 from planner.answer.ranked_plan import RankedPlan
+from planner.explain.volume import sent_volume
 from planner.quantities import GIB
 from planner.spec.codec import plan_to_plain
 
@@ -14,7 +15,7 @@ SCHEMA_VERSION = 1
 
 
 def explanation(ranked: RankedPlan) -> dict[str, Any]:
-    """Every term of time and memory with value, formula and source, and what each group gets of the network.
+    """Every term of time and memory with value, formula and source, what each group gets of the network and sends.
 
     The JSON of `planner explain --json`; an unused kind of link has no bandwidth (null).
     """
@@ -29,5 +30,6 @@ def explanation(ranked: RankedPlan) -> dict[str, Any]:
         "prediction": ranked.prediction(),
         "time": [each.as_dict("value_s", 1.0) for each in ranked.time_terms],
         "memory": [each.as_dict("value_gib", GIB) for each in ranked.memory_terms],
+        "volume": sent_volume(asked.model, ranked.plan, asked.workload, asked.stack).as_dict(),
         "links": {field.name: getattr(links, field.name).as_dict() for field in fields(links)},
     }

@@ -10,6 +10,7 @@ from planner.cli.printing import Heading, say, table
 from planner.explain.breakdown import TermValue
 from planner.explain.formula import Formula
 from planner.explain.symbols import symbols
+from planner.explain.volume import format_sent, sent_volume
 from planner.quantities import format_bandwidth, format_bytes, format_seconds
 from planner.topology.links import Links
 
@@ -20,6 +21,8 @@ def print_derivation(ranked: RankedPlan, links: Links) -> None:
     say()
     say("What one GPU gets in each parallel group, its sister groups talking too (nominal, one direction):")
     _print_links(links, experts=ranked.question.model.has_experts)
+    say()
+    _print_sent(ranked)
     say()
     say(f"Step time {format_seconds(ranked.step_time)}, of which:")
     _print_terms(ranked.time_terms, format_seconds)
@@ -67,6 +70,19 @@ def _print_links(links: Links, *, experts: bool) -> None:
         table(headings, rows)
     else:
         say("  none: nobody communicates")
+
+
+def _print_sent(ranked: RankedPlan) -> None:
+    """Bytes by group and collective, with the formulas of the collectives."""
+    asked = ranked.question
+    sent = sent_volume(asked.model, ranked.plan, asked.workload, asked.stack)
+    if not sent.groups:
+        return say("Bytes sent per GPU and step: none.")
+    rank = "" if ranked.plan.pp == 1 else f", on the {sent.role.name.lower()} pipeline rank, which sends most"
+    say(f"Bytes sent per GPU and step, headers aside{rank}:")
+    headings = [Heading("group", left=True), Heading("sent"), Heading("in", left=True)]
+    table(headings, [[each.group, format_sent(each.total), each.words] for each in sent.groups])
+    return _print_formulas(sent.formulas)
 
 
 def _print_terms(values: Sequence[TermValue], show: Callable[[float], str]) -> None:

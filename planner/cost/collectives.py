@@ -55,6 +55,19 @@ def all_to_all_bytes(size: Bytes, group: Count) -> Bytes:
     return gather_bytes(size, group)
 
 
+def send_bytes(size: Bytes, group: Count) -> Bytes:
+    """Bytes that a rank sends to its neighbour; none where it is alone.
+
+    W = size (n > 1)
+
+    Source: the message itself.
+
+    >>> float(send_bytes(1e9, 2)), float(send_bytes(1e9, 1))
+    (1000000000.0, 0.0)
+    """
+    return size * np.greater(group, 1)
+
+
 @dataclass(frozen=True, eq=False)
 class HierarchicalBytes:
     """Bytes that each rank sends to peers inside its domain, and across to other domains. Scalars or columns."""

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from planner.cost import collectives as cost
-from planner.quantities import Bytes, BytesPerSecond, Scalar, Seconds
+from planner.quantities import Bytes, BytesPerSecond, Count, Scalar, Seconds
 from planner.spec.cluster import Cluster, Wiring
 from planner.spec.profile import COLLECTIVES, CollectiveFit, Profile
-from planner.topology.links import GroupLinks
+from planner.topology.links import GroupLinks, Links
 
 IN_SWITCH_RANKS = 5
 """Ranks on a reducing switch from which the library lets it reduce (measured: from 5 or 6 up)."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A collective in every group of an axis; `group` is the field of Links.
+
+    `size` is that of the full tensor, as nccl-tests counts it (of an all-to-all and a send what one rank sends), and 0
+    in rows without it. `part_of` names the collective that it is a half of.
+    """
+
+    collective: str
+    group: str
+    size: Bytes
+    calls: Count = 1
+    part_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,22 @@ class Network:
         )
         latency = _where_remote(links, remote.start + remote.step_latency, local.start + local.step_latency)
         return cost.send_time(size * np.greater(links.size, 1), bandwidth=bandwidth, latency=latency)
+
+    def time(self, messages: Iterable[Message], links: Links) -> Seconds:
+        """Time of messages one after the other, each over the groups of its axis."""
+        return sum(
+            (each.calls * self._collective(each)(each.size, getattr(links, each.group)) for each in messages), 0.0
+        )
+
+    def _collective(self, message: Message) -> Callable[[Bytes, GroupLinks], Seconds]:
+        by_name = {
+            "all_reduce": self.all_reduce,
+            "all_gather": self.all_gather,
+            "reduce_scatter": self.reduce_scatter,
+            "all_to_all": self.all_to_all,
+            "send": self.send,
+        }
+        return by_name[message.collective]
 
     def _ring(self, collective: str, links: GroupLinks) -> dict[str, Scalar | Seconds]:
         """Arguments of a ring collective: the slower kind of link sets the pace, the longer way the latency."""

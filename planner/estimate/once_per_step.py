@@ -9,7 +9,7 @@ import numpy as np
 from planner.cost.optimizers import host_step_time, offload_time, optimizer_step_time, relative_traffic
 from planner.estimate.activations import element_bytes
 from planner.estimate.factor import STAGES, WIRE, distinct_plans
-from planner.estimate.layer_communication import gathered_weight_bytes, gradient_reduction, weight_gather
+from planner.estimate.messages import gathered_weight_bytes, gradient_messages, root_messages, weight_messages
 from planner.estimate.parameters import TrainedParameters, trained_parameters
 from planner.estimate.setting import Setting
 from planner.estimate.stages import stages
@@ -57,19 +57,18 @@ def once_per_step(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> 
 def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:
     """Reduction of all gradients of a rank, and gather of all its weights, where they happen once per step."""
     code, parameters = np.asarray(plans.sharding), (trained.dense, trained.experts)
-    reduced = gradient_reduction(setting, plans, links, *parameters)
-    weights = weight_gather(setting, links, *parameters, gathered_weight_bytes(setting.workload))
+    each = gathered_weight_bytes(setting.workload)
+    reduced = setting.network.time(gradient_messages(setting, plans, *parameters), links)
+    weights = setting.network.time(weight_messages(setting, *(each * count for count in parameters)), links)
     updated = (code == Sharding.ZERO1) | (code == Sharding.ZERO2) | keeps_weights(plans)
     return np.where(reduces_once(plans), reduced, 0.0), np.where(updated, weights, 0.0)
 
 
 def _root(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> Seconds:
     """Gather and reduction of embedding and head with every micro-batch, which nothing runs beside."""
-    every = (np.asarray(plans.sharding) >= Sharding.ZERO3) & ~keeps_weights(plans)
-    gather = setting.network.all_gather(trained.root * element_bytes(setting.workload), links.dp_shard)
-    gradients = trained.root * (setting.workload.method == "full")
-    reduce = gradient_reduction(setting, plans, links, gradients, 0.0 * gradients)
-    return np.where(every, gather, 0.0) + np.where(reduces_once(plans), 0.0, reduce)
+    weights, gradients = root_messages(setting, plans, trained.root)
+    gather, reduce = setting.network.time((weights,), links), setting.network.time(gradients, links)
+    return gather + np.where(reduces_once(plans), 0.0, reduce)
 
 
 def _optimizer(setting: Setting, plans: Plan, trained: TrainedParameters) -> tuple[Seconds, Seconds, Seconds]:

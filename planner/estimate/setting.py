@@ -14,14 +14,20 @@ from planner.spec.workload import Workload
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The inputs of a step time that do not vary from plan to plan."""
+class Job:
+    """What is trained and by which conventions, on whatever machine."""
 
     model: Model
     workload: Workload
+    stack: Stack
+
+
+@dataclass(frozen=True)
+class Setting(Job):
+    """The inputs of a step time that do not vary from plan to plan."""
+
     cluster: Cluster
     profile: Profile
-    stack: Stack
     kernels: Kernels
     network: Network
 
@@ -29,4 +35,4 @@ class Setting:
     def of(cls, model: Model, workload: Workload, cluster: Cluster, profile: Profile, stack: Stack) -> Setting:
         """Kernels and network follow from the cluster and its profile."""
         kernels = Kernels(cluster.accelerator, profile, workload.precision, workload.attention)
-        return cls(model, workload, cluster, profile, stack, kernels, Network.of(cluster, profile))
+        return cls(model, workload, stack, cluster, profile, kernels, Network.of(cluster, profile))

@@ -13,9 +13,9 @@ from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
 from planner.estimate.stages import Stages
-from planner.estimate.synchronisation import keeps_weights
+from planner.estimate.synchronisation import weight_gathers
 from planner.quantities import Column, Count, Scalar, Seconds
-from planner.spec.plan import Plan, Recompute, Sharding
+from planner.spec.plan import Plan, Recompute
 from planner.spec.stack import Stack
 
 EAGER_OPERATORS: Count = 50.0
@@ -116,15 +116,11 @@ def _tp_exposed(plans: Plan, matmul: Seconds, tp: Seconds, penalty: Scalar) -> S
 def _data_parallel_exposed(
     plans: Plan, forward: Seconds, backward: Seconds, wire: LayerCommunication, penalty: Scalar
 ) -> tuple[Seconds, Seconds]:
-    """ZeRO-3's gathers, and reductions where each micro-batch has one, beside forward and backward.
-
-    A pipeline that keeps its weights gathers them once per step instead.
-    """
-    again = np.where(np.asarray(plans.sharding) == Sharding.ZERO3, wire.gather, 0.0)
-    gather = np.where(keeps_weights(plans), 0.0, wire.gather)
+    """ZeRO-3's gathers, and reductions where each micro-batch has one, beside forward and backward."""
+    first, again = weight_gathers(plans)
     return (
-        exposed_time(forward, gather, penalty=penalty),
-        exposed_time(backward, again + wire.reduce, penalty=penalty),
+        exposed_time(forward, first * wire.gather, penalty=penalty),
+        exposed_time(backward, again * wire.gather + wire.reduce, penalty=penalty),
     )
 
 

@@ -16,6 +16,7 @@ from planner.explain.formula import formula
 from planner.explain.relevance import CONDITIONS, relevant_formulas
 from planner.explain.symbols import symbols
 from planner.explain.terms import MEMORY_TERMS, TIME_TERMS
+from planner.explain.volume import VOLUME_TERMS
 from planner.spec.plan import Plan, Schedule, Sharding
 from planner.spec.workload import Workload
 
@@ -143,13 +144,15 @@ def cost_functions_named_in(folder):
 
 
 def test_the_formulas_that_are_shown_are_those_that_estimates_are_made_of():
-    shown = {f.__name__ for term in (*TIME_TERMS.values(), *MEMORY_TERMS.values()) for f in term.functions}
+    terms = (*TIME_TERMS.values(), *MEMORY_TERMS.values(), *VOLUME_TERMS.values())
+    shown = {f.__name__ for term in terms for f in term.functions}
     assert cost_functions_named_in("estimate") - {"flops_utilization"} - shown == set()
     assert shown - cost_functions_named_in("estimate") - cost_functions_named_in("cost") == set()
 
 
 def used_formulas():
-    found = {each.name: each for term in (*TIME_TERMS.values(), *MEMORY_TERMS.values()) for each in term.formulas}
+    terms = (*TIME_TERMS.values(), *MEMORY_TERMS.values(), *VOLUME_TERMS.values())
+    found = {each.name: each for term in terms for each in term.formulas}
     return [each for each in found.values() if ".cost." in f".{each.name}"]
 
 
