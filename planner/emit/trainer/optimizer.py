@@ -73,15 +73,17 @@ def gradient_norm(parts: Iterable[nn.Module], *, pp: int, tied: bool) -> float:
 
     `tied`: head and embedding are one parameter held on two pipeline ranks.
     """
-    world = dist.get_world_size() if dist.is_initialized() else 1
-    total = torch.zeros((), dtype=torch.float64)
-    for part in parts:
-        for name, parameter in part.named_parameters():
-            if parameter.grad is not None and not (tied and pp > 1 and name.endswith("head.weight")):
-                copies = world // pp // _shards(parameter.grad)
-                total += local(parameter.grad).double().square().sum().cpu() / copies
+    holders = (dist.get_world_size() if dist.is_initialized() else 1) // pp
+    gradients = [
+        parameter.grad
+        for part in parts
+        for name, parameter in part.named_parameters()
+        if parameter.grad is not None and not (tied and pp > 1 and name.endswith("head.weight"))
+    ]
+    norms = torch.stack(torch._foreach_norm([local(each) for each in gradients], 2, torch.float32))
+    copies = torch.tensor([holders // _shards(each) for each in gradients], device=norms.device)
+    total = (norms.square() / copies).sum().to(_collective_device())
     if dist.is_initialized():
-        total = total.to(_collective_device())
         dist.all_reduce(total)
     return sqrt(float(total)) if isfinite(float(total)) else float("inf")
 
@@ -110,5 +112,5 @@ def _shards(gradient: Tensor) -> int:
 
 
 def _collective_device() -> torch.device:
-    cuda = dist.get_backend() != "gloo" and torch.cuda.is_available()
+    cuda = dist.is_initialized() and dist.get_backend() != "gloo"
     return torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
