@@ -15,6 +15,11 @@ from planner.answer.choices import Choices
 from planner.answer.emission import emission, emit
 from planner.answer.plan_files import plan_file_of
 from planner.answer.recommend import recommend
+from planner.catalogue.hardware import cluster
+from planner.catalogue.models import model as catalogue_model
+from planner.catalogue.stacks import stack
+from planner.spec.plan_file import PlanFile, ProfileReference
+from planner.spec.workload import Workload
 
 CASES = {
     "two consumer cards": ("llama-3.2-1b", "2xrtx-4090", Choices(target="pytorch")),
@@ -50,6 +55,25 @@ def contents(request):
 def plan():
     """The contents of the plan.json of a case."""
     return plan_of
+
+
+@pytest.fixture
+def contents_of():
+    """The contents of a plan.json, without a prediction, for any model (or its name), plan, number of GPUs and job."""
+
+    def made(model, plan, **job):
+        ranks = int(plan.world_size)
+        return PlanFile(
+            plan=plan,
+            model=catalogue_model(model) if isinstance(model, str) else model,
+            cluster=cluster(f"{ranks}xh100" if ranks <= 8 else f"{ranks // 8}xdgx-h100"),
+            workload=Workload(**{"global_batch_size": int(plan.global_batch_size), "seq_len": 4096} | job),
+            stack=stack("generic"),
+            profile=ProfileReference("h100-sxm/generic", "0", "datasheet"),
+            planner_version="0",
+        )
+
+    return made
 
 
 @pytest.fixture
