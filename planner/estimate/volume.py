@@ -73,7 +73,11 @@ class GroupBytes(Rows):
 
 @dataclass(frozen=True, eq=False)
 class Volume(Rows):
-    """What one rank sends in a step in the groups of `Links`, on the pipeline rank `role` (a Role)."""
+    """What one rank sends in a step in the groups of `Links`, on the pipeline rank `role` (a Role).
+
+    Of a group of n ranks, l of them on a node, what leaves the node is one rank's bytes where they go around a ring,
+    and l (n-l)/(n-1) times that in an all-to-all.
+    """
 
     tp: GroupBytes
     cp: GroupBytes

@@ -68,6 +68,14 @@ TRAINED = [
      {"pp": 2}, 398_096),
     ("PP, DDP outermost", replace(PIPELINE, dp_replicate=2, micro_batch_size=1, rank_order=RankOrder.TP_CP_PP_DP),
      "fp32", {"dp_replicate": 2}, 6_905_245),
+    ("FSDP over 4, two on a host", Plan(dp_shard=4, micro_batch_size=2, sharding=Sharding.ZERO3), "fp32",
+     {"dp_shard": 1}, 20_439_997),
+    ("DDP over 4, two on a host", Plan(dp_replicate=4, micro_batch_size=2), "fp32", {"dp_replicate": 1}, 10_350_611),
+    ("TP, SP across hosts, FSDP inside", replace(FSDP, tp=2, sequence_parallel=1, rank_order=RankOrder.DP_TP_CP_PP),
+     "fp32", {"tp": 2}, 10_761_132),
+    ("PP interleaved, TP, SP, DDP outermost",
+     replace(INTERLEAVED, tp=2, dp_replicate=2, sequence_parallel=1, micro_batch_size=1,
+             rank_order=RankOrder.TP_CP_PP_DP), "fp32", {"dp_replicate": 4}, 6_924_340),
 ]  # fmt: skip
 
 
