@@ -9,7 +9,7 @@ import numpy as np
 from planner.quantities import Column
 from planner.search.conditions import Mask, all_hold
 from planner.search.problem import Problem
-from planner.spec.plan import Int, Offload, Plan, Schedule, Sharding
+from planner.spec.plan import Int, Offload, Plan, RankOrder, Schedule, Sharding
 from planner.spec.stack import GRADIENT_SYNCS
 
 
@@ -112,6 +112,12 @@ def sequence_parallel(plans: Plan, problem: Problem) -> Mask:
     return problem.stack.sequence_parallel | (np.asarray(plans.sequence_parallel) == 0)
 
 
+def unscattered_experts(plans: Plan, problem: Problem) -> Mask:
+    """Whether experts that TP divides like all the rest do without sequence parallelism."""
+    scattered = (np.asarray(plans.sequence_parallel) == 1) | _one(plans.tp)
+    return problem.stack.unscattered_experts | (not problem.has_experts) | scattered
+
+
 def async_tp(plans: Plan, problem: Problem) -> Mask:
     """Whether transfers of tensor parallelism can run beside its products."""
     return problem.stack.async_tp | (np.asarray(plans.async_tp) == 0)
@@ -180,6 +186,18 @@ def gathered_chunks(plans: Plan, problem: Problem) -> Mask:
 def rank_order(plans: Plan, problem: Problem) -> Mask:
     """In which order ranks are dealt to the axes."""
     return _among(plans.rank_order, problem, "rank_orders")
+
+
+def order_of_experts(plans: Plan, problem: Problem) -> Mask:
+    """Whether stages may stand inside replicas where experts' groups are not as large as the others'.
+
+    Source: Megatron-Core 0.20 megatron/core/parallel_state.py, which asserts equal pipeline groups of both.
+    """
+    if problem.stack.free_orders:
+        return True
+    outermost = np.asarray(plans.rank_order) == RankOrder.TP_CP_DP_PP
+    experts = plans.ep * plans.expert_tp if problem.has_experts else plans.tp
+    return outermost | _one(plans.pp) | (plans.tp * plans.cp == experts)
 
 
 def stage_split(plans: Plan, problem: Problem) -> Mask:

@@ -143,6 +143,12 @@ SEQUENCE = (
         "{ep}, {expert_tp} with {tp} need sequence parallelism",
         alone=False,
     ),
+    Rule(
+        "sequence_parallel",
+        has.unscattered_experts,
+        "experts of {stack} with {tp} need sequence parallelism",
+        alone=False,
+    ),
     Rule("async_tp", has.async_tp, "{stack} has no async TP"),
     Rule("async_tp", where.async_tp_needs_sequence_parallel, "async TP needs sequence parallelism", alone=False),
 )
@@ -224,6 +230,12 @@ STAGES = (
 RECOMPUTATION = (Rule("recompute", has.recompute, "{stack} has no {recompute}"),)
 ORDER = (Rule("rank_order", has.rank_order, "{stack} has no {rank_order}"),)
 WHOLE = (
+    Rule(
+        "rank_order",
+        has.order_of_experts,
+        "{stack} has {rank_order} with {pp} only where {tp} x {cp} is the experts' {ep} x {expert_tp}",
+        alone=False,
+    ),
     Rule(
         "gradient_sync",
         has.gradient_sync_of_replicas,

@@ -116,6 +116,8 @@ class Stack:
     """Whether key-value heads are copied where TP exceeds their number."""
     free_experts: bool = True
     """Whether experts may be divided by EP and TP at once, or under TP by neither."""
+    unscattered_experts: bool = True
+    """Whether experts go with TP without sequence parallelism (divided by it, where they are not dealt out)."""
     sequence_parallel: bool = True
     async_tp: bool = True
     gathered_chunks: int = 0
@@ -127,6 +129,8 @@ class Stack:
     """How often gradients can be reduced in a pipeline."""
     recomputations: Names = RECOMPUTATIONS
     rank_orders: Names = RANK_ORDERS
+    free_orders: bool = True
+    """Whether stages may stand inside the replicas whatever the groups of experts."""
     methods: Names = METHODS
     optimizers: Names = OPTIMIZERS
     precisions: Names = PRECISIONS
@@ -147,7 +151,8 @@ _WORDS = {"optimizer": "optimizer {}", "precision": "precision {}", "state": "{}
 LIMITS = (
     *("shardings", "replicated_shardings", "pipeline_shardings", "tensor_shardings", "unsharded_groups"),
     *("offloads", "offload_shardings", "schedules", "short_pipelines", "tied_pipelines", "stage_splits"),
-    *("context_kinds", "axes", "adapter_axes", "copied_kv_heads", "free_experts", "sequence_parallel", "async_tp"),
+    *("context_kinds", "axes", "adapter_axes", "copied_kv_heads", "free_experts", "unscattered_experts"),
+    *("sequence_parallel", "async_tp", "free_orders"),
     *("gathered_chunks", "gradient_syncs", "replica_syncs", "pipeline_syncs", "recomputations", "rank_orders"),
     *WORKLOAD_LIMITS.values(),
 )

@@ -90,6 +90,35 @@ def test_experts_that_are_not_free_are_divided_by_tp_exactly_where_not_by_ep(deg
     assert all(words.startswith("small divides experts by TP 2 where they are not dealt out") for words in said)
 
 
+def test_experts_need_sequence_parallelism_where_the_stack_says_so(models, problem):
+    plan = Plan(tp=8, expert_tp=8, num_microbatches=1024)
+    stack = limited(unscattered_experts=False)
+    assert reasons(plan, problem(models.mixtral)) == []
+    assert reasons(plan, problem(models.mixtral, stack=stack)) == [
+        "experts of small with TP 8 need sequence parallelism; possible: 1"
+    ]
+    assert reasons(replace(plan, sequence_parallel=1), problem(models.mixtral, stack=stack)) == []
+    assert reasons(replace(plan, expert_tp=1), problem(models.llama_8b, stack=stack)) == []
+
+
+def test_stages_inside_replicas_need_equal_groups_of_experts_where_orders_are_not_free(models, problem, nodes):
+    inside = Plan(
+        tp=2, pp=2, dp_shard=4, ep=2, sharding=Sharding.ZERO1, schedule=Schedule.ONE_F_ONE_B, sequence_parallel=1,
+        num_microbatches=256, rank_order=RankOrder.TP_CP_PP_DP,
+    )  # fmt: skip
+    setting = problem(models.mixtral, nodes(2), stack=limited(free_orders=False))
+    assert reasons(inside, setting) == []
+    assert reasons(replace(inside, ep=4, rank_order=RankOrder.TP_CP_DP_PP), setting) == []
+    assert reasons(replace(inside, ep=4), setting) == [
+        "small has rank order tp_cp_pp_dp with PP 2 only where TP 2 x CP 1 is the experts' EP 4 x expert TP 1; "
+        "possible: tp_cp_dp_pp"
+    ]
+    dense = problem(models.llama_8b, nodes(2), stack=limited(free_orders=False))
+    assert reasons(replace(inside, ep=1), dense) == []
+    found = enumerate_plans(models.mixtral, nodes(4), Workload(64, 4096), stack=limited(free_orders=False))
+    assert legal(found.rows(slice(None)), problem(models.mixtral, nodes(4), Workload(64, 4096), setting.stack)).all()
+
+
 def test_key_value_heads_are_not_copied_where_the_stack_does_not(models, problem, nodes):
     setting = problem(models.llama_70b, nodes(2), stack=limited(copied_kv_heads=False))
     words = reasons(Plan(tp=16, num_microbatches=1024), setting)
