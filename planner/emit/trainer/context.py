@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
+from torch.nn.attention.bias import CausalBias, causal_lower_right
 
-from .attention import LocalAttention
+from .attention import CoreAttention, LocalAttention
 from .exchange import all_to_all, gather
 
 
@@ -27,21 +27,21 @@ def positions(seq_len: int, *, rank: int, ranks: int, kind: str, causal: bool) -
 
 
 class AllGatherAttention:
-    """Own queries against the gathered keys and values of all ranks of the group."""
+    """Own queries against the gathered keys and values of all ranks of the group; `tokens` of them on each rank."""
 
-    def __init__(self, group: dist.ProcessGroup, *, causal: bool) -> None:
-        self.group, self.causal, self.ranks = group, causal, group.size()
+    def __init__(self, group: dist.ProcessGroup, *, tokens: int, causal: bool) -> None:
+        self.group, self.causal = group, causal
+        rank, part = group.rank(), tokens // 2
+        self.masks = [causal_lower_right(part, end * part) for end in (rank + 1, 2 * group.size() - rank)]
+        """What the queries from the front and from the back see: everything up to themselves."""
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """The output for this rank's queries, shape (batch, heads, tokens, head_dim)."""
-        whole_key, whole_value = self._whole(key), self._whole(value)
-        grouped = query.shape[1] != key.shape[1]
+        key, value = self._whole(key), self._whole(value)
         if not self.causal:
-            return F.scaled_dot_product_attention(query, whole_key, whole_value, enable_gqa=grouped)
-        rank, part = self.group.rank(), query.shape[2] // 2
-        ends = ((rank + 1) * part, (2 * self.ranks - rank) * part)
-        halves = zip(query.chunk(2, dim=2), ends, strict=True)
-        return torch.cat([_up_to(half, whole_key, whole_value, end) for half, end in halves], dim=2)
+            return _attention(query, key, value, None)
+        halves = zip(query.chunk(2, dim=2), self.masks, strict=True)
+        return torch.cat([_attention(half, key, value, mask) for half, mask in halves], dim=2)
 
     def _whole(self, part: Tensor) -> Tensor:
         """All tokens in the order of the sequence: front parts ascend with the ranks, back parts descend."""
@@ -52,12 +52,13 @@ class AllGatherAttention:
         return torch.cat((*fronts, *reversed(backs)), dim=2)
 
 
-def _up_to(query: Tensor, key: Tensor, value: Tensor, end: int) -> Tensor:
-    """Causal attention of queries that are the last before position `end`."""
-    mask = causal_lower_right(query.shape[2], end)
-    repeats = query.shape[1] // key.shape[1]
-    key, value = (each[:, :, :end].repeat_interleave(repeats, 1) for each in (key, value))
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+def _attention(query: Tensor, key: Tensor, value: Tensor, mask: CausalBias | None) -> Tensor:
+    """Attention to the keys that the mask reaches."""
+    reached = slice(None) if mask is None else slice(mask.seq_len_kv)
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key[:, :, reached], value[:, :, reached], attn_mask=mask, enable_gqa=grouped
+    )
 
 
 class UlyssesAttention:
@@ -86,7 +87,8 @@ class UlyssesAttention:
         return all_to_all(parts, ones, ones, self.group)
 
 
-CORES: dict[str, type[AllGatherAttention] | type[UlyssesAttention]] = {
-    "all_gather": AllGatherAttention,
-    "ulysses": UlyssesAttention,
-}
+def core(kind: str, group: dist.ProcessGroup, *, tokens: int, causal: bool) -> CoreAttention:
+    """The attention of a kind of context parallelism, `tokens` of a sequence on each rank."""
+    if kind == "ulysses":
+        return UlyssesAttention(group, causal=causal)
+    return AllGatherAttention(group, tokens=tokens, causal=causal)

@@ -26,7 +26,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from .context import CORES, positions
+from .context import core, positions
 from .experts import Banks, Experts
 from .mesh import Meshes
 from .model import Block, Decoder
@@ -46,7 +46,10 @@ def parallelize(decoder: Decoder, settings: Settings, meshes: Meshes | None) -> 
         for block in decoder.each_block():
             _divide_experts(block, meshes)
             if plan.cp > 1:
-                block.attention.core = CORES[plan.context_kind](meshes.group("cp"), causal=settings.model.causal)
+                tokens = settings.seq_len // plan.cp
+                block.attention.core = core(
+                    plan.context_kind, meshes.group("cp"), tokens=tokens, causal=settings.model.causal
+                )
     for block in decoder.each_block():
         block.checkpoint_options = checkpoint_options(plan.recompute)
         if plan.compiled:

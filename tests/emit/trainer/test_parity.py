@@ -44,6 +44,8 @@ PLANS = {
     "pp + tp": {"pp": 2, "schedule": "one_f_one_b", "num_microbatches": 4, "tp": 2, "sequence_parallel": 1},
     "cp by all-gather": {"cp": 2, "context_kind": "all_gather"},
     "cp 4 by Ulysses": {"cp": 4, "context_kind": "ulysses"},
+    "cp by all-gather, selective recomputation": {"cp": 2, "context_kind": "all_gather", "recompute": "selective"},
+    "cp by Ulysses, full recomputation": {"cp": 2, "context_kind": "ulysses", "recompute": "full"},
     "cp + fsdp": {"cp": 2, "context_kind": "all_gather", "dp_shard": 2, "sharding": "zero3"},
     "cp + tp": {"cp": 2, "context_kind": "all_gather", "tp": 2, "sequence_parallel": 1},
 }
