@@ -257,6 +257,8 @@ def _processes(device: torch.device, settings: Settings) -> Iterator[None]:
         dist.init_process_group(nccl if device.type == "cuda" else "gloo")
     try:
         yield
+        if dist.is_initialized():
+            dist.barrier()  # nobody closes a connection that another still reads from
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
