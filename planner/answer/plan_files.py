@@ -13,6 +13,7 @@ from planner.answer.software import profile_of
 from planner.errors import FileFormatError
 from planner.search.legality import reasons
 from planner.search.problem import Problem
+from planner.spec.plan import Plan
 from planner.spec.plan_file import PlanFile, ProfileReference, read_plan_file, write_plan_file
 
 
@@ -22,10 +23,10 @@ def write_plan(ranked: RankedPlan, folder: Path) -> Path:
 
 
 def plan_file_of(ranked: RankedPlan) -> PlanFile:
-    """What is written of a plan."""
+    """What is written of a plan; its fields are Python's integers, as if they were read from a file."""
     asked = ranked.question
     return PlanFile(
-        plan=ranked.plan,
+        plan=Plan(**{name: int(value) for name, value in ranked.plan.as_dict().items()}),
         model=asked.model,
         cluster=asked.cluster,
         workload=asked.workload,
