@@ -13,12 +13,13 @@ TRAINER = "planner.emit.trainer"
 
 BASE = {"quantities", "rows", "errors", "tables", "distinct"}
 ESTIMATE = BASE | {"spec", "catalogue", "topology", "cost", "estimate"}
-EVERYTHING = ESTIMATE | {"simulate", "search", "validate", "explain", "emit", "economics", "answer", "cli"}
+EVERYTHING = ESTIMATE | {"dumps", "simulate", "search", "validate", "explain", "emit", "economics", "answer", "cli"}
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
     "spec": BASE | {"spec"},
     "catalogue": BASE | {"spec", "catalogue"},
     "topology": BASE | {"spec", "topology"},
+    "dumps": {"quantities", "errors", "spec", "catalogue", "dumps"},
     "cost": {"quantities", "cost"},
     "estimate": ESTIMATE,
     "simulate": BASE | {"spec", "simulate"},
