@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from planner.catalogue.collectives import collective_fits
@@ -49,8 +48,7 @@ def refusals(contents: PlanFile, trainer_name: str) -> Iterator[str]:
 
 def own_refusals(contents: PlanFile, trainer_name: str) -> Iterator[str]:
     """What a trainer has against a plan or its job beyond the rules of its stack, in words."""
-    if find_spec(f"planner.emit.{trainer_name}"):
-        yield from trainer(trainer_name).refusals(contents)
+    yield from trainer(trainer_name).refusals(contents)
 
 
 def profile_of(cluster: Cluster, software: Stack, text: str | None = None) -> Profile:
