@@ -23,6 +23,7 @@ QUESTIONS = [
     ("mixtral-8x7b", "4xdgx-h100", {}),
     ("deepseek-v2-lite", "2xdgx-h100", {}),
     ("llama-3.2-1b", "1xdgx-h100", {"method": "lora"}),
+    ("mixtral-8x7b", "4xdgx-h100", {"method": "lora"}),
     ("gpt2", "2xrtx-4090", {"precision": "fp16"}),
     ("llama-3.2-1b", "1xdgx-h100", {"offload": "all"}),
 ]
