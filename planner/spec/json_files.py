@@ -40,7 +40,12 @@ def read_json(path: Path, *, schema_version: int, hint: str = "the planner did n
 def json_text(data: Mapping[str, Any]) -> str:
     """`data` as JSON, a row of numbers on one line."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
-    return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text) + "\n"
+    # A line break tells an array's end from a bracket within a string, which has none.
+    return re.sub(r"\[\n\s*([^\[\]{}]+?)\n\s*\]", lambda found: f"[{_one_line(found[1])}]", text) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\n\s*", " ", text)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
