@@ -67,7 +67,9 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     ring_backward = exposed_time(compute.attention_backward, 2 * wire.ring, penalty=penalty)
     ring_forward = exposed_time(compute.attention, wire.ring, penalty=penalty)
     tp_forward = _tp_exposed(plans, compute.matmul, wire.tp, penalty)
-    regather = exposed_time(compute.input_gradient, wire.regather, penalty=penalty)
+    regather = input_regathers(plans, setting.stack) * exposed_time(
+        compute.input_gradient, wire.regather, penalty=penalty
+    )
     forward = compute.forward + tp_forward + ring_forward + wire.ulysses + wire.key_gather + wire.ep
     tp = passes * tp_forward + regather
     cp = (passes - 1) * ring_forward + ring_backward + passes * wire.ulysses
@@ -92,6 +94,15 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
         forward=on_device,
         weight_gradient=compute.weight_gradient,
     )
+
+
+def input_regathers(plans: Plan, stack: Stack) -> Count:
+    """How often a micro-batch gathers the inputs of tensor parallelism beyond its passes over the layer.
+
+    For the weights' gradients, unless they were kept since forward; in what selective recomputation does again.
+    """
+    operators = (np.asarray(plans.recompute) == Recompute.SELECTIVE) & (stack.selective_operators > 0)
+    return 1 + operators - stack.keeps_gathered_inputs
 
 
 def key_gathers(plans: Plan, stack: Stack) -> Count:

@@ -25,7 +25,7 @@ from planner.estimate.messages import (
 from planner.estimate.parameters import trained_parameters
 from planner.estimate.records import Role
 from planner.estimate.setting import Job
-from planner.estimate.stage_time import key_gathers
+from planner.estimate.stage_time import input_regathers, key_gathers
 from planner.estimate.stages import Stages, stages
 from planner.estimate.synchronisation import keeps_weights, reduces_once, weight_gathers
 from planner.quantities import Bytes, Column, Count
@@ -171,7 +171,7 @@ def _layer_passes(job: Job, sent: LayerMessages, plans: Plan) -> Iterator[tuple[
     full = (recompute == Recompute.FULL).astype(float)
     operators = (recompute == Recompute.SELECTIVE) * (stack.selective_operators > 0)
     again, skipped = full + operators, stack.early_stop / sent.scatter_outputs.calls
-    yield sent.gather_inputs, 3 + again - stack.keeps_gathered_inputs
+    yield sent.gather_inputs, 2 + full + input_regathers(plans, stack)
     yield sent.scatter_outputs, 2 + full * (1 - skipped)
     yield sent.reduce_outputs, 2 + again * (1 - skipped)
     yield sent.ring, 3 + full
