@@ -88,13 +88,17 @@ def _inactive_links(dump: Dump) -> Iterator[Finding]:
     for status in statuses:
         if status.active < most:
             down = [i for i, rate in enumerate(status.rates) if rate is None]
-            which = f"links {span(down)}" if status.rates else "all its links"
+            which = f"{_numbered(down)} inactive" if status.rates else "all links inactive"
             yield Finding(
-                f"GPU {status.index}: {which} are inactive, {status.active} work where others have {most}",
+                f"GPU {status.index}: {which}, {status.active} work where others have {most}",
                 "a lost link lowers the bandwidth of the GPU to all others, and every collective waits for it",
                 f"nvidia-smi nvlink -e -i {status.index}; dmesg | grep -i -e xid -e nvlink",
             )
     yield from _slow_links(statuses)
+
+
+def _numbered(links: list[int]) -> str:
+    return f"link{'s' if len(links) > 1 else ''} {span(links)}"
 
 
 def _slow_links(statuses: tuple[LinkStatus, ...]) -> Iterator[Finding]:
@@ -104,7 +108,7 @@ def _slow_links(statuses: tuple[LinkStatus, ...]) -> Iterator[Finding]:
         slow = [i for i, rate in enumerate(status.rates) if rate and rate < 0.95 * usual]
         if slow:
             yield Finding(
-                f"GPU {status.index}: links {span(slow)} run below the {format_bandwidth(usual)} of the others",
+                f"GPU {status.index}: {_numbered(slow)} below the {format_bandwidth(usual)} of the others",
                 "a link that trained at a lower rate slows what is spread over all of them",
                 f"nvidia-smi nvlink -e -i {status.index}",
             )

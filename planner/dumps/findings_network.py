@@ -27,7 +27,7 @@ def _ports(dump: Dump) -> Iterator[Finding]:
 def _not_active(port: PortStatus, name: str) -> Finding:
     if port.state in ("initializing", "init") and port.layer != "ethernet":
         why = "the cable works, but no subnet manager has set the port up"
-        return Finding(f"{name} is {port.state}", why, "sminfo; systemctl status opensm (or ask who runs the fabric)")
+        return Finding(f"{name} is {port.state}", why, "sminfo; systemctl status opensm")
     if port.physical and port.physical != "linkup":
         why = f"the link itself is {port.physical}: cable, transceiver or switch port"
     else:
@@ -112,7 +112,7 @@ def _far_nics(dump: Dump) -> Iterator[Finding]:
             yield Finding(
                 f"GPU{'s' if len(gpus) > 1 else ''} {span(gpus)}: no NIC nearer than {kind}",
                 why,
-                "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET and look for GDRDMA in the log; lspci -tv",
+                "lspci -tv; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET all_reduce_perf -b 8M -e 64M | grep -i gdr",
             )
 
 

@@ -90,14 +90,16 @@ def factor(collective: str, ranks: int) -> float:
     return (ranks - 1) / ranks if collective in PARTS else 1.0
 
 
-def collective_of(evidence: Evidence, certain: str, hints: Sequence[str]) -> tuple[str, str]:
+def collective_of(
+    evidence: Evidence, certain: str, hints: Sequence[str], declared: int | None = None
+) -> tuple[str, str]:
     """The collective and, where it is not certain, why it is taken to be that one.
 
     `certain` is what the tool itself said; `hints` are command lines and file names, which the figures may contradict.
     """
     if certain:
         return certain, ""
-    possible = _possible(evidence)
+    possible = _possible(evidence, declared)
     hinted = next((hint for hint in hints if hint in possible), "")
     if hinted:
         return hinted, "" if len(possible) == 1 else f"taken for {hinted}, which the command or the file's name says"
@@ -107,7 +109,7 @@ def collective_of(evidence: Evidence, certain: str, hints: Sequence[str]) -> tup
     return best, f"taken for {best} by its figures; {' or '.join(others)} would look the same" if others else ""
 
 
-def _possible(evidence: Evidence) -> tuple[str, ...]:
+def _possible(evidence: Evidence, declared: int | None) -> tuple[str, ...]:
     """Collectives whose tables look like this, the likeliest first."""
     rooted = evidence.root is not None and evidence.root >= 0
     if evidence.scale is not None and evidence.scale > 1:
@@ -118,7 +120,8 @@ def _possible(evidence: Evidence) -> tuple[str, ...]:
         return ("reduce",)
     if not evidence.allows(1.0):
         return ("all_reduce",)
-    if not evidence.allows(factor("all_reduce", 2)) or evidence.in_place_unchecked:
+    many = declared is not None and not evidence.allows(factor("all_reduce", declared))
+    if many or evidence.in_place_unchecked:
         return ("sendrecv", "all_reduce")
     return ("all_reduce", "sendrecv")
 

@@ -132,7 +132,7 @@ def _nic(graph: _Graph, name: Name) -> Nic:
     if name[0] == "NIC":
         return Nic(_bus_id(name[1]), bus_id=_bus_id(name[1]), numa=_numa(graph, name))
     speed = re.search(r"(\d{1,6}\.\d{1,6})$", graph.details[name], re.ASCII)
-    return Nic(f"NET/{name[1]}", numa=_numa(graph, name), speed=float(speed[1]) * 1e9 if speed else None)
+    return Nic(f"NET/{name[1]}", numa=_numa(graph, name), speed=float(speed[1]) * 1e9 or None if speed else None)
 
 
 def _between(graph: _Graph, one: Name, other: Name) -> PairLink:

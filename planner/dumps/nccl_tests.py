@@ -217,9 +217,9 @@ def _made(table: _Table, named: str) -> CollectiveTable | None:
     if not samples:
         return None
     run, evidence = table.run, evidence_of(table.rows, samples)
-    collective, doubt = collective_of(evidence, run.collective, (run.mentioned, named))
+    collective, doubt = collective_of(evidence, run.collective, (run.mentioned, named), run.declared)
     ranks, correction = ranks_of(collective, evidence, run.declared)
-    lost = f"{table.lost} rows were cut by other lines and are left out" if table.lost else ""
+    lost = f"{_rows(table.lost)} cut by other lines and left out" if table.lost else ""
     return CollectiveTable(
         collective=collective,
         ranks=ranks,
@@ -231,6 +231,10 @@ def _made(table: _Table, named: str) -> CollectiveTable | None:
         line=table.line,
         notes=tuple(_said(doubt, correction, lost, *_wrong(samples))),
     )
+
+
+def _rows(number: int) -> str:
+    return "1 row was" if number == 1 else f"{number} rows were"
 
 
 def _said(*notes: str) -> Iterator[str]:

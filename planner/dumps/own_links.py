@@ -129,7 +129,8 @@ def _switch(topology: HostTopology, part: Accelerator, base: Node, *, each: int,
         entries |= {"in_network_reduction": base.in_network_reduction}
     if base.wiring == Wiring.SWITCH and base.domain_nodes > 1 and len(topology.gpus) == base.gpus_per_node:
         entries |= {"domain_nodes": base.domain_nodes}
-    whole = f"{odd} pairs differ from the others: the node is taken as if they did not (planner topo check says which)"
+    less = "1 pair has" if odd == 1 else f"{odd} pairs have"
+    whole = f"all pairs are alike, though {less} other links (planner topo check says which)"
     sources = {"link_bandwidth": f"{{dump}}: {each} links, of {format_bandwidth(one)} each", "link_latency": HOP_SOURCE}
     return Wires(entries, (told,), (whole,) if odd else (), sources)
 

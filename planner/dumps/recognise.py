@@ -21,10 +21,20 @@ FORMATS = {
     NCCL_TESTS: "a log of nccl-tests or rccl-tests",
 }
 """Every format that is read, and what it is."""
+_WORDS = {
+    SMI_TOPO: ("GPU",),
+    NCCL_XML: ("<",),
+    NVLINK_STATUS: ("GB/s", "all links are in"),
+    PORTS: ("CA '", "hca_id:"),
+    GIDS: ("INDEX",),
+    NCCL_INFO: ("NCCL INFO",),
+    NCCL_TESTS: ("busbw", "sum", "none", "prod", "min", "max", "avg"),
+}
+"""What a text of each format has in it: found much quicker than a pattern where it is missing."""
 _MARKS = {
     SMI_TOPO: r"\bGPU\d{1,4}[ \t]+(?:X|NV\d|SYS|NODE|PHB|PXB|PIX|SOC|MX|XGMI|NS|OK)\b",
     NCCL_XML: r"\A\s{0,1000}<|<system\b",
-    NVLINK_STATUS: r"\bLink \d{1,3}: {0,8}(?:<inactive>|[\d.]{1,16} ?GB/s)|(?i:all links are inactive)",
+    NVLINK_STATUS: r"\bLink \d{1,3}: {0,8}(?:<inactive>|[\d.]{1,16} ?GB/s)|all links are in[aA]ctive",
     PORTS: r"\bCA '[\w.:-]{1,64}'|\bhca_id:",
     GIDS: r"\bDEV[ \t]{1,80}PORT[ \t]{1,80}INDEX[ \t]{1,80}GID\b",
     NCCL_INFO: r" NCCL INFO ",
@@ -40,7 +50,8 @@ def recognise(text: str) -> tuple[str, ...]:
     >>> recognise("GPU0  X  NV18\nGPU1  NV18  X"), recognise("model: llama")
     (('nvidia-smi topo -m',), ())
     """
-    return tuple(name for name, mark in _COMPILED.items() if mark.search(text))
+    possible = (name for name, words in _WORDS.items() if any(word in text for word in words))
+    return tuple(name for name in possible if _COMPILED[name].search(text))
 
 
 def known_formats() -> str:
