@@ -22,7 +22,11 @@ FROZEN = {
     "explain": ["MODEL", "CLUSTER", *QUESTION],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
-    "topo show": ["CLUSTER", "--network", "--tp", "--pp", "--cp", "--dp-replicate", "--rank-order", "--json"],
+    "topo show": [
+        *("CLUSTER", "--network", "--tp", "--pp", "--cp", "--dp-replicate", "--rank-order"),
+        *("--gpu", "--nodes", "--toml", "--force", "--json"),
+    ],
+    "topo check": ["FILES", "--gpu", "--json"],
 }
 
 
