@@ -34,7 +34,7 @@ MAY_IMPORT = {
 }
 """Layer -> layers of planner that it may import. `planner/__init__.py` may name all, and none may import it."""
 
-THIRD_PARTY = {"cost": {"numpy"}, "topology": {"numpy", "networkx"}}
+THIRD_PARTY = {"cost": {"numpy"}, "topology": {"numpy", "networkx"}, "emit": {"numpy", "yaml"}}
 ELSEWHERE = {"numpy", "click", "rich"}
 
 

@@ -55,12 +55,14 @@ def nearest_plan(plan: Plan, job: Software, accepted: Callable[[Plan], bool]) ->
 def fix_text(plan: Plan, job: Software) -> str:
     """What `--fix` takes to leave this plan alone of all; fields that the others settle are left out.
 
-    Raises PlannerError where no text can, because the search passes the plan over.
+    Empty where no text can, because the search passes the plan over.
     """
     values = {name: _value(name, getattr(plan, name)) for name in FIELDS if name not in NOT_PINNED}
+    if not _alone(plan, values, job):
+        return ""
     for name in reversed(list(values)):
         fewer = {field: value for field, value in values.items() if field != name}
-        if _count(fewer, job) == 1:
+        if _alone(plan, fewer, job):
             values = fewer
     return ",".join(f"{name}={value}" for name, value in values.items())
 
@@ -101,10 +103,11 @@ def _value(name: str, value: int) -> str:
     return str(bool(value)).lower() if name in PLAN_SWITCHES else value_name(name, value)
 
 
-def _count(values: dict[str, str], job: Software) -> int:
-    """How many plans a `--fix` leaves."""
+def _alone(plan: Plan, values: dict[str, str], job: Software) -> bool:
+    """Whether a `--fix` leaves this plan and no other."""
     fix = parse_fix(",".join(f"{name}={value}" for name, value in values.items()))
     try:
-        return len(enumerate_plans(job.model, job.cluster, job.workload, stack=job.stack, fix=fix))
+        candidates = enumerate_plans(job.model, job.cluster, job.workload, stack=job.stack, fix=fix)
     except PlannerError:
-        return 0
+        return False
+    return len(candidates) == 1 and not differences(plan, candidates.row(0))

@@ -20,6 +20,7 @@ COMMANDS = {
     "recommend": "Rank the parallelism plans for a model on a cluster, and say why the best is best.",
     "fits": "Say whether a plan fits in memory, what dominates, and which dial to turn.",
     "emit": "Write the files that run a plan, for a trainer and a launcher.",
+    "import": "Read a framework's settings as a plan, and say what it will do.",
     "explain": "Show every term of a plan's time and memory with its value, formula and source.",
     "show": "Print what the planner read from a model, accelerator, node type, network or stack.",
     "ls": "List the catalogue: models, GPUs, nodes, networks, stacks.",
@@ -38,7 +39,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command; raises SpecError for an unknown name and MissingExtra where something has to be installed."""
         if cmd_name in COMMANDS:
-            command: click.Command = getattr(import_module(f"planner.cli.{cmd_name}"), cmd_name)
+            name = "imports" if cmd_name == "import" else cmd_name  # import is a word of Python
+            command: click.Command = getattr(import_module(f"planner.cli.{name}"), name)
             return command
         known = [*COMMANDS, *extensions.EXTRAS, *extensions.installed()]
         if cmd_name not in known:

@@ -1,0 +1,15 @@
+"""`planner import`: what other programs wrote, read as the planner's own."""
+
+from __future__ import annotations
+
+import click
+
+from planner.cli.import_plan import plan
+
+
+@click.group("import")
+def imports() -> None:
+    """Read what other programs wrote."""
+
+
+imports.add_command(plan)

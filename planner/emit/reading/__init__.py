@@ -1,0 +1,1 @@
+"""Settings of training frameworks read back: a module for each format."""
