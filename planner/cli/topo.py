@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from planner.cli.groups import print_groups
 from planner.cli.options import cluster_argument, json_option, network_option
-from planner.cli.printing import Heading, note, print_json, say, table, whole_line
+from planner.cli.printing import note, print_json, whole_line
 
-if TYPE_CHECKING:
-    from planner.answer.wiring import GroupWiring
-
-HEADINGS = (
-    Heading("layout", left=True),
-    Heading("group", left=True),
-    Heading("ranks"),
-    Heading("in one\ndomain", 2),
-    Heading("inside\n(GB/s)"),
-    Heading("between\n(GB/s)"),
-    Heading("ring bus\n(GB/s)"),
-    Heading("latency\n(us)", 3),
-)
 OF_DUMPS = ("gpu", "nodes", "toml", "force")
 """Options that only a dump takes."""
 gpu_option = click.option(
@@ -104,28 +92,3 @@ def check(files: tuple[Path, ...], gpu: str | None, as_json: bool) -> None:
     from planner.cli.topo_dump import check_dumps
 
     check_dumps(files, gpu, as_json=as_json)
-
-
-def print_groups(groups: list[GroupWiring]) -> None:
-    """What each group gets, as a table; nothing where no group has more than one rank."""
-    if groups:
-        say()
-        table(HEADINGS, [_row(group) for group in groups])
-        say("Nominal bandwidth of one GPU, one direction; a domain is what one switch joins: a node or a rack.")
-
-
-def _row(group: GroupWiring) -> list[str]:
-    return [
-        group.layout,
-        group.group,
-        str(group.ranks),
-        str(group.in_one_domain),
-        _number(group.inside_gb_per_s),
-        _number(group.between_gb_per_s),
-        _number(group.bus_gb_per_s),
-        f"{group.latency_us:.1f}",
-    ]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"

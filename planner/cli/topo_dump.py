@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from planner.cli.groups import print_groups
 from planner.cli.printing import note, print_json, say, whole_line
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def show_dump(
 
 
 def _print_report(report: HostReport) -> None:
-    from planner.cli.topo import print_groups
     from planner.dumps.words import lines_of
     from planner.topology.describe import describe
 
@@ -82,7 +82,7 @@ def _print_report(report: HostReport) -> None:
     for line in describe(report.cluster):
         whole_line(line)
     say(f"From the dump: {'; '.join(report.host.told) or 'the number of GPUs'}.")
-    print_groups(list(report.groups))
+    print_groups(report.groups)
     return None
 
 
