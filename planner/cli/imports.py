@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from planner.cli.import_nccl_tests import nccl_tests
 from planner.cli.import_plan import plan
 
 
@@ -13,3 +14,4 @@ def imports() -> None:
 
 
 imports.add_command(plan)
+imports.add_command(nccl_tests)

@@ -13,6 +13,8 @@ from planner.cli.printing import note, print_json, say, whole_line
 if TYPE_CHECKING:
     from planner.answer.dumps import Checked, HostReport
 
+SUFFIXES = (".txt", ".log", ".xml", ".out")
+"""Endings of files, so that one that is missing is said to be missing rather than no cluster."""
 NOTHING_WRONG = "nothing looks wrong"
 
 
@@ -21,7 +23,7 @@ def is_dump(text: str) -> bool:
     path = Path(text)
     try:
         if text.lower().endswith(".toml") or not path.is_file():
-            return False
+            return path.suffix.lower() in SUFFIXES
         with path.open("rb") as file:
             start = file.read(2**20).decode("utf-8")
         return not _is_cluster(start)

@@ -17,6 +17,7 @@ MOST_DEVICES = 512
 AFFINITY = re.compile(r"(CPU|NUMA|Node)\s+Affinity|(GPU)\s+NUMA\s+ID", re.IGNORECASE)
 _WORD = re.compile(r"X|[A-Z]{1,6}\d{0,3}", re.ASCII)
 """A cell: X, NV18, PIX, SYS, MX, OK, ..."""
+_KNOWN = re.compile(r"X|NVL?\d{0,2}|PIX|PXB|PHB|NODE|SYS|SOC|MX\d?|XGMI|C2C|NA|OK|NS|CNS|GNS|TNS|DR|U", re.ASCII)
 _LABEL = re.compile(r"(?:GPU|NIC|CPU)\d{1,4}|[a-z][\w.-]{0,40}\d[\w.-]{0,20}", re.ASCII)
 """A device: GPU0, NIC3, mlx5_0, roceo12399, mlx5_bond_0."""
 _FIRST = re.compile(r"GPU\d{1,4}", re.ASCII)
@@ -124,8 +125,9 @@ def _add(found: list[Matrix], label: str, cells: list[str], tail: list[str], *, 
 
 
 def _belongs(label: str, cells: list[str]) -> bool:
-    """Whether a line that looks like a row is one: prose rarely has two words of capitals, or an X."""
-    return "X" in cells or (len(cells) > 1 and _FIRST.match(label) is not None)
+    """Whether a line that looks like a row is one: its device is marked, or its words are those of a matrix."""
+    words = _FIRST.match(label) is not None and len(cells) > 1 and all(_KNOWN.fullmatch(cell) for cell in cells)
+    return "X" in cells or words
 
 
 def labels_of(matrix: Matrix) -> Iterator[str]:

@@ -127,12 +127,15 @@ def _switch(topology: HostTopology, part: Accelerator, base: Node, *, each: int,
     entries = {"wiring": "switch", "link": name, "link_bandwidth": each * one, "link_latency": _hop(base)}
     if base.wiring == Wiring.SWITCH:
         entries |= {"in_network_reduction": base.in_network_reduction}
+    assumed = []
     if base.wiring == Wiring.SWITCH and base.domain_nodes > 1 and len(topology.gpus) == base.gpus_per_node:
         entries |= {"domain_nodes": base.domain_nodes}
+        assumed.append(f"{base.domain_nodes} hosts share one link domain, as in {base.name}")
     less = "1 pair has" if odd == 1 else f"{odd} pairs have"
-    whole = f"all pairs are alike, though {less} other links (planner topo check says which)"
+    if odd:
+        assumed.append(f"all pairs are alike, though {less} other links (planner topo check says which)")
     sources = {"link_bandwidth": f"{{dump}}: {each} links, of {format_bandwidth(one)} each", "link_latency": HOP_SOURCE}
-    return Wires(entries, (told,), (whole,) if odd else (), sources)
+    return Wires(entries, (told,), tuple(assumed), sources)
 
 
 def _mesh(topology: HostTopology, part: Accelerator, base: Node, counts: Mapping[Any, int | None]) -> Wires:

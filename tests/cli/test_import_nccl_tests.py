@@ -4,23 +4,16 @@ import csv
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from planner.cli.failures import exit_code_of
-from planner.cli.import_nccl_tests import nccl_tests
 from tests.dumps.samples import DATA
 
 PAIR, SCALING = DATA / "h100_2nodes_1gpu_alltoall_sendrecv.txt", DATA / "h100_scaling_concat_sections.txt"
 
 
 @pytest.fixture
-def run():
-    """Runs the command; failures are as on the command line."""
-
-    def invoke(*arguments):
-        return CliRunner().invoke(nccl_tests, [str(each) for each in arguments], env={"COLUMNS": "200"})
-
-    return invoke
+def run(planner):
+    """Runs the command in a wide window."""
+    return lambda *arguments: planner("import", "nccl-tests", *arguments, COLUMNS="200")
 
 
 def test_every_table_of_every_log_is_listed(run):
@@ -49,7 +42,8 @@ def test_rows_are_written_as_csv_once(run, tmp_path):
     assert f"Wrote 6 rows to {path}." in result.stdout
     assert len(list(csv.DictReader(path.open()))) == 6
     again = run(PAIR, "--csv", path)
-    assert "is there already" in str(again.exception)
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
     assert run(PAIR, "--csv", path, "--force").exit_code == 0
 
 
@@ -70,12 +64,7 @@ def test_logs_without_tables_are_named_and_do_not_hide_the_others(run, tmp_path)
     assert "empty.log: is of no known format" in result.stderr
 
 
-def test_logs_that_all_lack_tables_are_an_error_of_their_files(tmp_path, capsys):
-    topo = DATA / "smi_topo_8xb200_8nic.txt"
-
-    def command():
-        nccl_tests.main([str(topo)], standalone_mode=False)
-        return 0
-
-    assert exit_code_of(command) == 4
-    assert "no table of nccl-tests in it" in capsys.readouterr().err
+def test_logs_that_all_lack_tables_are_an_error_of_their_files(run):
+    result = run(DATA / "smi_topo_8xb200_8nic.txt")
+    assert result.exit_code == 4
+    assert "no table of nccl-tests in it" in result.stderr

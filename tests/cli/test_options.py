@@ -19,6 +19,7 @@ FROZEN = {
     "recommend": ["MODEL", "CLUSTER", *QUESTION, "--top", "--explain", "--emit", "--force"],
     "fits": ["MODEL", "CLUSTER", *QUESTION],
     "emit": ["PLAN", "--target", "--into", "--force", "--json"],
+    "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION],
     "show": ["NAME", "--json"],

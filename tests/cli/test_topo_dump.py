@@ -106,6 +106,12 @@ def test_files_that_are_no_dump_are_refused_in_one_line(planner, tmp_path, text,
         assert len(result.stderr.splitlines()) == 1
 
 
+def test_a_missing_file_is_said_to_be_missing(planner):
+    result = planner("topo", "show", "none.txt")
+    assert result.exit_code == 4
+    assert "none.txt: cannot be read: No such file" in result.stderr
+
+
 def test_a_healthy_host_has_nothing_wrong(planner, host):
     result = planner("topo", "check", host)
     assert (result.exit_code, result.stdout) == (0, f"{host}: nothing looks wrong (links between GPUs)\n")

@@ -106,6 +106,12 @@ def test_bridges_join_cards_pair_by_pair():
     assert host.node.link == "nvlink3"
 
 
+def test_trays_of_a_rack_share_its_link_domain():
+    host = made(matrix(all_linked(4)), "gb200")
+    assert (host.node.wiring, host.node.link_bandwidth, host.node.domain_nodes) == (Wiring.SWITCH, 900e9, 18)
+    assert "18 hosts share one link domain, as in gb200-nvl72" in host.assumed
+
+
 def test_one_broken_pair_does_not_make_another_kind_of_node():
     host = made(matrix(all_linked(8, broken=[(2, 5)])), "h100-sxm")
     assert host.node.wiring == Wiring.SWITCH

@@ -164,6 +164,11 @@ def test_the_words_of_a_text_are_no_matrix():
         read_smi_topo("GPU0 and GPU1 are joined by NVLink\nSYS = Connection traversing PCIe\n")
 
 
+def test_a_list_of_gpus_beside_the_matrix_is_no_row_of_it():
+    text = matrix([["X", "NV12"], ["NV12", "X"]]) + "GPU0 NVIDIA A100\nGPU1 NVIDIA A100\n"
+    assert read_smi_topo(text) == read_smi_topo(matrix([["X", "NV12"], ["NV12", "X"]]))
+
+
 def test_absurdly_wide_matrices_are_refused():
     with pytest.raises(FileFormatError, match="devices; at most"):
         read_smi_topo("\t" + "\t".join(f"GPU{i}" for i in range(2000)) + "\nGPU0\tX\n")
