@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from planner.dumps import host as hosts
 from planner.dumps.findings_network import NETWORK_CHECKS
 from planner.dumps.host import span
-from planner.dumps.records import Dump, Finding, HostTopology, LinkStatus
+from planner.dumps.records import Dump, Finding, HostTopology, LinkStatus, PciDevice
 from planner.quantities import counted, format_bandwidth
 from planner.spec.cluster import Node, Wiring
 
 
 def findings(dump: Dump, usual: Node | None = None) -> tuple[Finding, ...]:
     """All that looks wrong, worst first. `usual` is the catalogue's node of the accelerator, where that is known."""
-    found: list[Finding] = []
-    for check in CHECKS:
-        found += check(dump)
+    found = [finding for check in CHECKS for finding in check(dump)]
     if dump.topology and usual:
         found += _against_the_usual(dump.topology, usual)
+    for number, host in enumerate(dump.further, start=2):
+        alone = Dump(dump.path, dump.formats, topology=host)
+        found += [replace(each, what=f"host {number} of the file: {each.what}") for each in findings(alone, usual)]
     return tuple(dict.fromkeys(found))
 
 
@@ -50,6 +52,8 @@ def _uneven_links(dump: Dump) -> Iterator[Finding]:
     suspects = [gpu for gpu in fewest if totals[gpu] == 0]
     if suspects:
         yield _no_links(topology, suspects)
+    if not _regular(topology):
+        return
     pairs = [pair for pair in topology.pairs if set(pair) <= set(fewest) - set(suspects) and not _usual(topology, pair)]
     for one, other in pairs[:16]:
         word = topology.pairs[one, other].kind
@@ -58,6 +62,12 @@ def _uneven_links(dump: Dump) -> Iterator[Finding]:
             f"the others have {most} direct links each, these {totals[one]} and {totals[other]}",
             f"nvidia-smi nvlink -s -i {_index(topology, one)},{_index(topology, other)}",
         )
+
+
+def _regular(topology: HostTopology) -> bool:
+    """Whether every GPU should have as many links: xGMI only where it joins nearly all pairs (MI250X: 6 or 7)."""
+    linked = hosts.linked_pairs(topology)
+    return not any(link.kind == "XGMI" for link in linked.values()) or len(linked) > 0.75 * len(topology.pairs)
 
 
 def _usual(topology: HostTopology, pair: tuple[int, int]) -> bool:
@@ -124,7 +134,7 @@ def _narrow_pcie(dump: Dump) -> Iterator[Finding]:
             device for device in topology.pcie if device.kind == kind and device.bandwidth and not device.virtual
         ]
         for device in devices:
-            like = [each.bandwidth or 0.0 for each in devices if each.device_id == device.device_id]
+            like = [each.bandwidth or 0.0 for each in devices if _alike(each, device)]
             best = max(like)
             if (device.bandwidth or 0.0) < 0.95 * best:
                 yield Finding(
@@ -133,6 +143,11 @@ def _narrow_pcie(dump: Dump) -> Iterator[Finding]:
                     "the slot, riser or card trained below what it can: reseat it, look at the BIOS's link settings",
                     f"lspci -vv -s {device.bus_id} | grep -e LnkCap -e LnkSta",
                 )
+
+
+def _alike(one: PciDevice, other: PciDevice) -> bool:
+    """Whether two devices are of one product; without ids accelerators are taken to be, adapters not."""
+    return one.device_id == other.device_id and (bool(one.device_id) or one.kind == "gpu" or one is other)
 
 
 def _peer_access(dump: Dump) -> Iterator[Finding]:

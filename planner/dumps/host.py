@@ -9,6 +9,8 @@ from planner.dumps.records import HostTopology, Pair, PairLink
 NEARNESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Near to far."""
 BEHIND_ONE_SWITCH = ("PIX", "PXB")
+VIRTUAL = ("veth", "virbr", "docker", "br-", "cni", "flannel", "cali", "lo")
+"""How interfaces are called that are no adapters: those of containers and virtual machines."""
 Groups = list[tuple[int, ...]]
 
 
@@ -73,7 +75,8 @@ def data_nics(topology: HostTopology) -> tuple[int, ...]:
 
     A host lists its management and storage adapters too; those stand further off. Ports that are down do not count.
     """
-    alive = [nic for nic, each in enumerate(topology.nics) if each.state in ("", "active")]
+    real = [nic for nic, each in enumerate(topology.nics) if not each.name.startswith(VIRTUAL)]
+    alive = [nic for nic in real if topology.nics[nic].state in ("", "active")]
     for kinds in (BEHIND_ONE_SWITCH, ("PHB",)):
         near = [nic for nic in alive if any(topology.nic_pairs.get((gpu, nic)) in kinds for gpu in _gpus(topology))]
         if near:

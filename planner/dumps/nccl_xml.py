@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from planner.dumps import pci
+from planner.dumps.host import NEARNESS
 from planner.dumps.records import Cpu, Gpu, HostTopology, Nic, Pair, PairLink, PciDevice
 from planner.dumps.text import whole_number
 from planner.dumps.xml_tree import Element, parse_xml
 from planner.errors import FileFormatError
 
 SOURCE = "NCCL topology XML"
-MOST_GPUS, MOST_NICS = 256, 512
+MOST_GPUS, MOST_NICS, MOST_HOSTS = 256, 512, 1024
 UNSEEN_SWITCH = "fffffff:ffff:ff"
 """The target of links whose other end a virtual machine does not see (NVIDIA/nccl @5067397c, src/graph/xml.cc)."""
 
@@ -40,15 +41,22 @@ class _Place:
         return pci.kind_of(self.element.get("class"))
 
 
-def read_nccl_xml(text: str) -> HostTopology:
-    """The topology of the first host of an XML file. Raises FileFormatError, with the line, where it is none."""
+def read_nccl_xml(text: str) -> tuple[HostTopology, ...]:
+    """The topology of every host of an XML file. Raises FileFormatError, with the line, where it is none."""
     system = _system(text)
-    hosts = list(dict.fromkeys(cpu.get("host_hash") for cpu in system.all("cpu")))
-    cpus = [cpu for cpu in system.all("cpu") if cpu.get("host_hash") == hosts[0]]
+    hosts: dict[str, list[Element]] = {}
+    for cpu in system.all("cpu"):
+        hosts.setdefault(cpu.get("host_hash"), []).append(cpu)
+    first, *others = (_host(cpus, system) for cpus in list(hosts.values())[:MOST_HOSTS])
+    several = f"{len(hosts)} hosts in the file, of which the first is taken"
+    return replace(first, notes=(*first.notes, several)) if others else first, *others
+
+
+def _host(cpus: list[Element], system: Element) -> HostTopology:
     places = [place for cpu in cpus for place in _walk(cpu, whole_number(cpu.get("numaid")), ())]
     gpus = _ordered([place for place in places if place.kind == "gpu"])
     _check(gpus, places, system)
-    nics = [pair for place in places for pair in _nics(place)][:MOST_NICS]
+    nics = _adapters(places)
     links = _Links(gpus)
     from_machine = any(gpu.get("dev") for place in gpus for gpu in place.element.all("gpu"))
     return HostTopology(
@@ -56,14 +64,17 @@ def read_nccl_xml(text: str) -> HostTopology:
         gpus=tuple(_gpu(i, place, links) for i, place in enumerate(gpus)),
         nics=tuple(nic for nic, _ in nics),
         pairs={(i, j): links.between(i, j) for i, j in combinations(range(len(gpus)), 2)},
-        nic_pairs={(i, j): _way(gpu, above) for i, gpu in enumerate(gpus) for j, (_, above) in enumerate(nics)},
+        nic_pairs={
+            (i, j): min((_way(gpu, place) for place in near), key=NEARNESS.index)
+            for i, gpu in enumerate(gpus)
+            for j, (_, near) in enumerate(nics)
+        },
         pcie=tuple(_device(place) for place in places if place.element.name == "pci"),
         switched=links.switched,
         cpu=_cpu(cpus[0]),
-        hosts=len(hosts),
         from_machine=from_machine,
         links_told=links.switched is not None or (from_machine and not links.odd),
-        notes=tuple(_notes(places, links, hosts)),
+        notes=tuple(_notes(places, links)),
     )
 
 
@@ -131,9 +142,8 @@ class _Links:
         self._word = "NV"
         self._places = {place.bus_id: i for i, place in enumerate(gpus)}
         for i, place in enumerate(gpus):
-            for gpu in place.element.all("gpu"):
-                for link in gpu.all("nvlink", "xgmi"):
-                    self._add(i, link)
+            for link in _own_links(place):
+                self._add(i, link)
 
     @property
     def switched(self) -> bool | None:
@@ -173,6 +183,12 @@ class _Links:
         return self.to_switch[i] + sum(count for pair, count in self.pairs.items() if i in pair)
 
 
+def _own_links(place: _Place) -> Iterator[Element]:
+    """The links of a device. One that several ranks share stands there once for each, every time with all links."""
+    first = next(place.element.all("gpu"), None)
+    return first.all("nvlink", "xgmi") if first is not None else iter(())
+
+
 def _way(one: _Place, other: _Place) -> str:
     """How near two devices are over PCIe."""
     if one.numa != other.numa:
@@ -195,6 +211,15 @@ def _device_id(element: Element) -> str:
     """Vendor and device, or nothing where a provider's file makes them up."""
     vendor, device = (element.get(key).lower().removeprefix("0x") for key in ("vendor", "device"))
     return f"{vendor}:{device}" if len(vendor) == len(device) == 4 and vendor not in ("ffff", "0000") else ""
+
+
+def _adapters(places: list[_Place]) -> list[tuple[Nic, list[_Place]]]:
+    """Ports with their places: a socket interface without a PCI device is listed below every CPU."""
+    found: dict[tuple[str, str], tuple[Nic, list[_Place]]] = {}
+    for place in places:
+        for nic, near in _nics(place):
+            found.setdefault((nic.name, nic.bus_id), (nic, []))[1].append(near)
+    return list(found.values())[:MOST_NICS]
 
 
 def _nics(place: _Place) -> Iterator[tuple[Nic, _Place]]:
@@ -247,9 +272,7 @@ def _cpu(cpu: Element) -> Cpu:
     return Cpu(cpu.get("arch")[:32], cpu.get("vendor")[:32], family, model)
 
 
-def _notes(places: list[_Place], links: _Links, hosts: list[str]) -> Iterator[str]:
-    if len(hosts) > 1:
-        yield f"{len(hosts)} hosts in the file: the first is read"
+def _notes(places: list[_Place], links: _Links) -> Iterator[str]:
     if any(place.bus_id.startswith("ffff:") for place in places):
         yield "a provider's file with made-up PCIe switches: it says what NCCL should believe, not what was measured"
     if links.odd:

@@ -39,6 +39,8 @@ SOCKETS = {
 """(vendor, model) -> what accelerators get of the link between sockets: Broadwell, Skylake and its successors up to Ice
 Lake, Sapphire and Emerald Rapids (NVIDIA/nccl @5067397c, src/graph/topo.h)."""
 AMD_SOCKETS = 16e9
+INTERFACE = re.compile(r"eth\d|en[opsx]|em\d|bond|team|ib\d|wl|net\d")
+"""How the kernel calls network interfaces, which carry TCP; RDMA devices have the names of their drivers."""
 LAYERS = {"infiniband": "infiniband", "efa": "efa"}
 SOCKETS_SOURCE = "NVIDIA/nccl @5067397c, src/graph/topo.h"
 
@@ -220,8 +222,8 @@ def _kind(topology: HostTopology, nics: tuple[int, ...]) -> str:
     layer = layers.pop() if len(layers) == 1 else ""
     if layer != "ethernet":
         return LAYERS.get(layer, "")
-    named = all(re.match(r"eth|en[opsx]\d|eno|ens", topology.nics[nic].name) for nic in nics)
-    return "ethernet" if named else "roce"
+    plain = [nic for nic in nics if INTERFACE.match(topology.nics[nic].name) and not topology.nics[nic].gpu_direct]
+    return "ethernet" if len(plain) == len(nics) else "roce"
 
 
 def _network_like(kind: str, speed: BytesPerSecond, nics: int) -> str | None:

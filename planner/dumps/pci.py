@@ -6,7 +6,14 @@ import re
 
 from planner.quantities import BytesPerSecond
 
-FIRST_CLASSES = {"0x03": "gpu", "0x02": "nic", "0x0604": "switch", "0x0680": "nvswitch", "0x0801": "switch"}
+FIRST_CLASSES = {
+    "0x03": "gpu",
+    "0x12": "gpu",
+    "0x02": "nic",
+    "0x0604": "switch",
+    "0x0680": "nvswitch",
+    "0x0801": "switch",
+}
 """How a PCI class begins -> kind of device (NVIDIA/nccl @5067397c, src/graph/topo.cc, and PCI's class codes)."""
 ENCODING = {2.5: 0.8, 5.0: 0.8, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130, 64.0: 242 / 256}
 """Gigatransfers per second and lane -> share that is payload: 8b/10b, 128b/130b, flits of 256 bytes."""
@@ -35,18 +42,27 @@ ACCELERATORS = {
     "10de:2330": "h100-sxm",
     "10de:2331": "h100-pcie-80gb",
     "10de:2335": "h200-sxm",
+    "10de:2342": "gh200-96gb",
+    "10de:2348": "gh200-144gb",
     "10de:2684": "rtx-4090",
     "10de:26b1": "rtx-6000-ada",
     "10de:26b5": "l40",
     "10de:26b9": "l40s",
     "10de:2704": "rtx-4080",
     "10de:27b8": "l4",
+    "10de:2901": "b200-sxm",
+    "10de:2941": "gb200",
+    "10de:3182": "b300-sxm",
     "1002:7408": "mi250x",
     "1002:740c": "mi250x",
     "1002:740f": "mi210",
+    "1002:74a1": "mi300x",
+    "1002:74a5": "mi325x",
+    "1002:75a0": "mi350x",
+    "1002:75a3": "mi355x",
 }
-"""PCI vendor:device -> accelerator of the catalogue (pci.ids of Debian, 2023-04-11; 2335 and 26b9 from
-NVIDIA/gpu-admin-tools, gpu/devid_names.py). An id that several products share is left out."""
+"""PCI vendor:device -> accelerator of the catalogue (pci.ids of Debian, 2023-04-11; later parts from
+NVIDIA/gpu-admin-tools, gpu/devid_names.py, and from public listings of lspci). Ids of several products are left out."""
 
 
 def kind_of(pci_class: str) -> str:

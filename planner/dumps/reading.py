@@ -68,11 +68,13 @@ def _values(found: tuple[str, ...], text: str, stem: str) -> tuple[dict[str, Any
 
 
 def _fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Field of the record -> value; of two topologies the first is taken."""
+    """Field of the record -> value; of two formats of topologies the first is taken."""
     fields: dict[str, Any] = {}
     for name, value in values.items():
-        if value is not None:
-            fields.setdefault(_readers("")[name][0], value)
+        fields.setdefault(_readers("")[name][0], value)
+    if "topology" in fields:
+        first, *others = fields["topology"]
+        fields |= {"topology": first, "further": tuple(others)}
     return fields
 
 
@@ -116,6 +118,7 @@ def merged(dumps: list[Dump]) -> list[Dump]:
         ", ".join(dump.path for dump in dumps),
         tuple(name for dump in dumps for name in dump.formats),
         **fields,
+        further=next((dump.further for dump in dumps if dump.further), ()),
         notes=tuple(note for dump in dumps for note in dump.notes),
     )
     return [replace(whole, topology=joined(whole.topology, whole) if whole.topology else None)]

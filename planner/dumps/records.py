@@ -108,8 +108,6 @@ class HostTopology:
     peer_access: Mapping[Pair, str] = field(default_factory=dict)
     """The driver's word on peer access: OK, NS, CNS, GNS, TNS, DR, U."""
     cpu: Cpu = Cpu()
-    hosts: int = 1
-    """Hosts in the dump, of which this is the first."""
     from_machine: bool = True
     """False for a provider's file, which states what NCCL should believe."""
     links_told: bool = True
@@ -259,6 +257,8 @@ class Dump:
     path: str
     formats: tuple[str, ...]
     topology: HostTopology | None = None
+    further: tuple[HostTopology, ...] = ()
+    """Other hosts of the same format in the file."""
     link_status: tuple[LinkStatus, ...] = ()
     ports: tuple[PortStatus, ...] = ()
     gids: tuple[Gid, ...] = ()

@@ -17,13 +17,13 @@ PATHS = {"PIX": "PIX", "PXB": "PXB", "PHB": "PHB", "NODE": "NODE", "SYS": "SYS",
 """Ways over PCIe, near to far; SOC is what drivers before 2018 called SYS."""
 _LEGEND = re.compile(r"\b(NIC\d{1,4}):\s*([\w.-]{1,64})", re.ASCII)
 _OWN_LINK = re.compile(r"(NV|NVL|MX|XGMI|HCCS|MTL)(\d{0,3})", re.ASCII)
-MOST_GPUS = 256
+MOST_GPUS, MOST_HOSTS = 256, 1024
 
 
-def read_smi_topo(text: str) -> HostTopology:
-    """The topology that a text shows. Raises FileFormatError where it shows none.
+def read_smi_topo(text: str) -> tuple[HostTopology, ...]:
+    """The topology of every host that a text shows. Raises FileFormatError where it shows none.
 
-    Of several matrices the first is read; a note says how many others there are and whether they are alike.
+    Peer access is that of the first; a note of the first says whether the others are alike.
     """
     found = matrices(text)
     wired = [matrix for matrix in found if not _is_peer(matrix)]
@@ -33,9 +33,10 @@ def read_smi_topo(text: str) -> HostTopology:
         raise FileFormatError(
             f"{SOURCE}: no row of a matrix (GPU0, then X, NV18, PIX, SYS ...) was found; keep the whole table"
         )
-    topology = _topology(wired[0], dict(_LEGEND.findall(text)), vendor=_vendor(text))
-    notes = (*topology.notes, *_notes(wired))
-    return replace(topology, peer_access=_peer_access(found, topology), notes=notes)
+    legend, vendor = dict(_LEGEND.findall(text)), _vendor(text)
+    first, *others = (_topology(matrix, legend, vendor=vendor) for matrix in wired[:MOST_HOSTS])
+    notes = (*first.notes, *_notes(wired))
+    return replace(first, peer_access=_peer_access(found, first), notes=notes), *others
 
 
 def _vendor(text: str) -> str:
@@ -145,4 +146,4 @@ def _notes(wired: list[Matrix]) -> list[str]:
     if not others:
         return []
     unlike = sum(matrix.rows != wired[0].rows for matrix in others)
-    return [f"{len(wired)} matrices in the file: the first is read; {unlike} of the others differ from it"]
+    return [f"{len(wired)} hosts in the file, of which the first is taken; {unlike} of the others differ from it"]

@@ -50,6 +50,33 @@ def test_a_gpu_without_any_link_is_found_once():
     assert whats(matrix(all_linked(8, broken=broken))) == ["GPU 3 has no direct link to any other"]
 
 
+def test_every_host_of_a_file_is_checked():
+    text = matrix(all_linked(8)) + matrix(all_linked(8)) + matrix(all_linked(8, broken=[(2, 5)]))
+    assert whats(text) == ["host 3 of the file: GPUs 2 and 5 are joined by SYS only"]
+
+
+def xgmi(ends):
+    """A dump in which each accelerator has a link to those that `ends` names."""
+    link = '<xgmi target="{}" count="1" tclass="0x120000"/>'
+    gpu = '<pci busid="{}" class="0x120000"><gpu dev="{}">{}</gpu></pci>'
+    gpus = [gpu.format(name, i, "".join(map(link.format, others))) for i, (name, others) in enumerate(ends.items())]
+    return f"<system><cpu numaid='0'>{''.join(gpus)}</cpu></system>"
+
+
+def test_xgmi_that_joins_some_pairs_need_not_be_even():
+    assert whats(xgmi({"a": "bc", "b": "ad", "c": "a", "d": "b"})) == []
+    assert whats(xgmi({"a": "bc", "b": "acd", "c": "abd", "d": "bc"})) == ["GPUs 0 and 3 are joined by PHB only"]
+
+
+def test_an_adapter_of_another_product_may_have_a_narrower_slot():
+    nic = '<pci busid="{0}" class="0x020000" link_speed="{1} GT/s" link_width="16"/>'
+    text = f"""<system><cpu numaid="0"><pci busid="1" class="0x030200"><gpu dev="0"/></pci>
+    {nic.format("2", "32.0")}{nic.format("3", "8.0")}</cpu></system>"""
+    assert [what for what in whats(text) if "PCIe" in what] == []
+    one = text.replace('class="0x020000"', 'class="0x020000" vendor="0x15b3" device="0x1021"')
+    assert [what[:9] for what in whats(one) if "PCIe" in what] == ["NIC 3: PC"]
+
+
 def test_links_that_the_usual_node_has_are_missed():
     (finding,) = found(matrix(all_linked(2, "PHB")), node("hgx-h100"))
     assert finding.what == "no direct link between any two GPUs"

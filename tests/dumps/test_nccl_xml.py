@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.dumps.nccl_xml import read_nccl_xml
+from planner.dumps import nccl_xml
 from planner.errors import FileFormatError
 from tests.dumps.samples import real
 
@@ -23,6 +23,11 @@ SWITCHED = """<system version="1">
   </pci>
  </cpu>
 {more}</system>"""
+
+
+def read_nccl_xml(text):
+    """The first host of a file."""
+    return nccl_xml.read_nccl_xml(text)[0]
 
 
 def switched(switch="fffffff:ffff:ff", more=""):
@@ -55,11 +60,31 @@ def test_pcie_links_have_rate_width_and_bandwidth():
     assert (devices["0000:9a:00.0"].rate, devices["0000:9a:00.0"].width) == (16e9, 8)
 
 
-def test_of_several_hosts_the_first_is_read():
+def test_every_host_of_a_fused_dump_is_read():
     other = '<cpu host_hash="0x2" numaid="0"><pci busid="0000:19:00.0" class="0x030200"><gpu dev="0"/></pci></cpu>'
-    topology = switched(more=other)
-    assert (topology.hosts, len(topology.gpus)) == (2, 2)
-    assert "2 hosts in the file" in topology.notes[0]
+    first, second = nccl_xml.read_nccl_xml(SWITCHED.format(switch="fffffff:ff:ff.0", more=other))
+    assert (len(first.gpus), len(second.gpus)) == (2, 1)
+    assert first.notes == ("2 hosts in the file, of which the first is taken",)
+
+
+def test_a_gpu_that_several_ranks_share_has_its_links_once():
+    gpu = '<gpu dev="0" rank="{}"><nvlink target="fffffff:ff:ff.0" count="36" tclass="0x068000"/></gpu>'
+    pci = f'<pci busid="0002:81:00.0" class="0x030200">{gpu.format(0)}{gpu.format(1)}</pci>'
+    assert read_nccl_xml(f"<system><cpu numaid='0'>{pci}</cpu></system>").gpus[0].links == 36
+
+
+def test_a_socket_interface_below_every_cpu_is_one_interface_near_both():
+    nic = '<nic><net name="eth0" dev="0" speed="10000" gdr="0"/></nic>'
+    gpu = '<pci busid="{}" class="0x030200"><gpu dev="{}"/></pci>'
+    cpus = "".join(f'<cpu numaid="{i}">{gpu.format(i, i)}{nic}</cpu>' for i in range(2))
+    topology = read_nccl_xml(f"<system>{cpus}</system>")
+    assert [each.name for each in topology.nics] == ["eth0"]
+    assert topology.nic_pairs == {(0, 0): "PHB", (1, 0): "PHB"}
+
+
+def test_accelerators_of_their_own_class_are_known():
+    topology = read_nccl_xml('<system><cpu numaid="0"><pci busid="1" class="0x120000"/></cpu></system>')
+    assert len(topology.gpus) == 1
 
 
 def test_a_machine_without_links_says_so_and_a_providers_file_does_not():

@@ -31,7 +31,7 @@ NAMED = {
 
 
 def made(text, part):
-    return node_of(read_smi_topo(text), accelerator(part))
+    return node_of(read_smi_topo(text)[0], accelerator(part))
 
 
 def of_file(name):
@@ -59,7 +59,7 @@ def test_every_excerpt_with_a_topology_is_covered_above():
 
 
 def test_hostile_names_of_files_stay_data(tmp_path):
-    topology = read_smi_topo(matrix(all_linked(2)))
+    topology = read_smi_topo(matrix(all_linked(2)))[0]
     origin = 'x"\n[[pools]]\nnodes = 9 # \x7f\x00\\'
     host = node_of(topology, accelerator("h100-sxm"), name=host_name(origin), origin=origin)
     path = tmp_path / "host.toml"
@@ -193,7 +193,7 @@ def test_links_that_nobody_tells_are_not_invented():
     gpu = '<pci busid="0000:{0:02x}:00.0" class="0x030200"/>'
     text = f"<system><cpu numaid='0'>{''.join(gpu.format(i) for i in range(16))}</cpu></system>"
     with pytest.raises(SpecError, match="leaves out the links between its 16 accelerators"):
-        node_of(read_nccl_xml(text), accelerator("mi300x"))
+        node_of(read_nccl_xml(text)[0], accelerator("mi300x"))
 
 
 def test_the_accelerator_is_named_by_the_dump_or_by_the_user():

@@ -2,10 +2,15 @@
 
 import pytest
 
-from planner.dumps.smi_topo import read_smi_topo
+from planner.dumps import smi_topo
 from planner.dumps.text import plain_text
 from planner.errors import FileFormatError
 from tests.dumps.samples import all_linked, cube_mesh, matrix, real
+
+
+def read_smi_topo(text):
+    """The first host of a text."""
+    return smi_topo.read_smi_topo(text)[0]
 
 
 def kinds(topology):
@@ -154,9 +159,9 @@ def test_gpus_of_a_container_keep_their_numbers():
 
 def test_of_several_hosts_the_first_is_read_and_the_others_are_compared():
     whole, broken = matrix(all_linked(4)), matrix(all_linked(4, broken=[(1, 2)]))
-    topology = read_smi_topo(whole + whole + broken)
-    assert topology.pairs[1, 2].kind == "NV18"
-    assert topology.notes == ("3 matrices in the file: the first is read; 1 of the others differ from it",)
+    first, second, third = smi_topo.read_smi_topo(whole + whole + broken)
+    assert [host.pairs[1, 2].kind for host in (first, second, third)] == ["NV18", "NV18", "SYS"]
+    assert first.notes == ("3 hosts in the file, of which the first is taken; 1 of the others differ from it",)
 
 
 def test_the_words_of_a_text_are_no_matrix():
