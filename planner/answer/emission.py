@@ -168,6 +168,6 @@ def _nearest(contents: PlanFile, maker: Trainer) -> str:
 def _notes(contents: PlanFile, name: TargetName) -> Iterator[str]:
     """What of the prediction does not speak of this target."""
     if contents.stack.name != name.stack:
-        yield f"the prediction is for {contents.stack.name}, and {name.trainer} is {name.stack}"
+        yield f"the prediction is for the stack {contents.stack.name}, not for that of {name.trainer}"
     if contents.prediction.get("memory_verdict") == "does_not_fit":
         yield "the plan is not predicted to fit in memory"

@@ -32,7 +32,7 @@ def files(job: Job) -> Files:
         *requirement_lines(job),
         *[line for text in _usage(job) for line in comment(text)],
         "set -euo pipefail",
-        'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"',
+        'cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")"',
         FAIL,
         *device_lines(job),
         "",
@@ -68,8 +68,10 @@ def _needs_rank(job: Job) -> bool:
 def _usage(job: Job) -> Iterator[str]:
     """How to call it, as comments."""
     if job.nodes > 1:
-        yield f"on every node: HEAD=<name of the first node> ./{FILE} [arguments of the trainer]"
-        yield f"more variables: PORT [{PORT}], MAX_RESTARTS, NODE_RANK (from 0) where the head is not known as HEAD"
+        rank = "NODE_RANK=<0, 1, ...> " if _needs_rank(job) else ""
+        yield f"on every node: HEAD=<name of the first node> {rank}./{FILE} [arguments of the trainer]"
+        optional = "" if rank else ", MAX_RESTARTS, NODE_RANK (from 0) where the head is not known as HEAD"
+        yield f"more variables: PORT [{PORT}]{optional}"
         if job.program.elastic:
             yield f"NNODES=<least>:<most>: the replicas follow the nodes that are there; the plan is for {job.nodes}"
     if job.program.try_out:

@@ -33,12 +33,22 @@ def write_files(files: Files, folder: Path, *, force: bool = False) -> list[Path
 def _check(files: Files, folder: Path, *, force: bool) -> None:
     if os.path.lexists(folder) and not folder.is_dir():
         raise FileFormatError("is no folder", where=str(folder))
-    there = [folder / name for name in files if os.path.lexists(folder / name)]
+    there = [folder / name for name, text in files.items() if _is_other(folder / name, text)]
     if there and not force:
         raise SpecError(f"{there[0]} is there already; --force replaces it", where="--force")
     for path in there:
         if path.is_dir():
             raise FileFormatError("is a folder, and a file of that name is to be written", where=str(path))
+
+
+def _is_other(path: Path, text: str) -> bool:
+    """Whether something else than the text is there."""
+    same = path.is_file() and not path.is_symlink() and path.read_bytes() == _encoded(text)
+    return os.path.lexists(path) and not same
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _write(files: Files, folder: Path) -> None:
@@ -67,7 +77,7 @@ def _can_be_replaced(folder: Path) -> bool:
 
 def _write_one(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+    path.write_bytes(_encoded(text))
     path.chmod(SCRIPT_MODE if text.startswith("#!") else TEXT_MODE)
 
 

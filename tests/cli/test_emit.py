@@ -69,10 +69,12 @@ def test_files_that_are_there_stay_without_force(planner, plan, tmp_path):
     assert (tmp_path / "run" / "launch.sh").read_text().startswith("#!/usr/bin/env bash\n")
 
 
-def test_a_plan_may_be_emitted_into_its_own_folder_by_force(planner, plan):
+def test_a_plan_may_be_emitted_into_its_own_folder_and_what_was_changed_by_force(planner, plan):
+    assert planner("emit", plan, "--target", "torchrun", "--into", plan).exit_code == 0
+    (plan / "launch.sh").write_text("my own")
     assert planner("emit", plan, "--target", "torchrun", "--into", plan).exit_code == 2
     assert planner("emit", plan, "--target", "torchrun", "--into", plan, "--force").exit_code == 0
-    assert (plan / "launch.sh").exists()
+    assert (plan / "launch.sh").read_text() != "my own"
 
 
 def test_what_cannot_be_expressed_is_one_line_and_leaves_nothing(planner, tmp_path):

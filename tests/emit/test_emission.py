@@ -134,7 +134,7 @@ def test_a_plan_for_no_stack_in_particular_is_predicted_anew(tmp_path):
 def test_a_stack_of_ones_own_choice_stays_and_is_said(tmp_path):
     contents = kept(stack="fsdp2")
     made = emission(contents, "pytorch", tmp_path)
-    assert "the prediction is for fsdp2, and pytorch is pytorch" in made.notes
+    assert "the prediction is for the stack fsdp2, not for that of pytorch" in made.notes
     emit(contents, "pytorch", tmp_path / "run")
     written = read_plan_file(tmp_path / "run" / "plan.json")
     assert written.stack.name == "fsdp2"

@@ -128,3 +128,9 @@ def test_a_linked_folder_is_written_through_the_link(tmp_path):
     write_files(FILES, tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert tree(tmp_path / "real") == FILES
+
+
+def test_a_file_with_the_same_text_is_in_nobodys_way(tmp_path):
+    write_files({"a": "1", "b": "2"}, tmp_path)
+    write_files({"a": "1", "c": "3"}, tmp_path)
+    assert (tmp_path / "c").read_text() == "3"

@@ -11,9 +11,18 @@ from .optimizer import LR_RULES
 from .settings import PIPELINE_SCHEDULES, PRECISIONS
 
 
+def _count(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options of a run."""
-    parser = argparse.ArgumentParser(prog="trainer", description="Run a plan.json with plain PyTorch.")
+    parser = argparse.ArgumentParser(
+        prog="trainer", description="Run a plan.json with plain PyTorch.", allow_abbrev=False
+    )
     parser.add_argument("plan", type=Path, help="the plan.json to run")
     _add_run(parser)
     _add_learning(parser)
@@ -25,15 +34,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("the run")
     run.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="[cuda where there is one]")
     run.add_argument("--shrink", action="store_true", help="the same degrees on a tiny model, to try a launch")
-    run.add_argument("--steps", type=int, default=20, help="optimizer steps in all [20]")
+    run.add_argument("--steps", type=_count, default=20, help="optimizer steps in all [20]")
     run.add_argument("--timing-warmup", type=int, default=3, metavar="STEPS", help="left out of the summary [3]")
     run.add_argument("--seed", type=int, default=0, help="of parameters and synthetic data [0]")
     run.add_argument("--data", type=Path, metavar="FILE", help="token ids, flat binary [synthetic data]")
     run.add_argument("--data-type", choices=TOKEN_TYPES, default="uint16", help="of --data [uint16]")
     run.add_argument("--record", type=Path, default=Path("run.jsonl"), metavar="FILE", help="JSON lines [run.jsonl]")
     run.add_argument("--checkpoint", type=Path, metavar="DIR", help="save there, and resume from what is there")
-    run.add_argument("--save-every", type=int, default=500, metavar="STEPS", help="with --checkpoint [500]")
-    run.add_argument("--keep", type=int, default=2, metavar="N", help="newest checkpoints kept [2]")
+    run.add_argument("--save-every", type=_count, default=500, metavar="STEPS", help="with --checkpoint [500]")
+    run.add_argument("--keep", type=_count, default=2, metavar="N", help="newest checkpoints kept [2]")
 
 
 def _add_learning(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +55,7 @@ def _add_learning(parser: argparse.ArgumentParser) -> None:
         default="fixed",
         help="how the rate follows the batch from --lr-batch on: linear (SGD), sqrt (Adam) [fixed]",
     )
-    learning.add_argument("--lr-batch", type=int, metavar="N", help="sequences per step that --lr was chosen for")
+    learning.add_argument("--lr-batch", type=_count, metavar="N", help="sequences per step that --lr was chosen for")
     learning.add_argument("--weight-decay", type=float, default=0.1, help="[0.1]")
     learning.add_argument("--clip", type=float, default=1.0, metavar="NORM", help="of gradients; 0: no clipping [1]")
 

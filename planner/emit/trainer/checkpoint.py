@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -18,6 +20,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.optim import Optimizer
+
+from .settings import Refusal
 
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 """Optimizer states by parameter name, so that another division into stages finds them."""
@@ -39,7 +43,7 @@ class Checkpoints:
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
             for old in self.saved()[: -self.keep]:
-                shutil.rmtree(old, ignore_errors=True)
+                Thread(target=shutil.rmtree, args=(old,), kwargs={"ignore_errors": True}).start()
         if dist.is_initialized():
             dist.barrier()
 
@@ -49,7 +53,13 @@ class Checkpoints:
         if not saved:
             return 0
         state = self._state() | {"step": 0}
-        dcp.load(state, checkpoint_id=saved[-1])
+        try:
+            dcp.load(state, checkpoint_id=saved[-1])
+        except (Exception, CheckpointException) as error:
+            reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            raise Refusal(
+                f"{saved[-1]} cannot be loaded ({reason[0]}); without it the one before is resumed"
+            ) from error
         for part, optimizer in zip(self.parts, self.optimizers, strict=True):
             set_model_state_dict(part, _own(state["model"], get_model_state_dict(part)))
             set_optimizer_state_dict(part, optimizer, _own(state["optimizer"], _states(part, optimizer)), options=FLAT)
@@ -57,7 +67,7 @@ class Checkpoints:
 
     def saved(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
-        return sorted(path for path in self.folder.glob(f"{PREFIX}*") if not path.name.endswith(".part"))
+        return sorted(path for path in self.folder.glob(f"{PREFIX}{'[0-9]' * 9}") if (path / ".metadata").exists())
 
     def _state(self) -> dict[str, Any]:
         model: dict[str, Any] = {}

@@ -51,11 +51,13 @@ class FileTokens:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except (OSError, ValueError) as error:
             raise Refusal(f"{path}: cannot be read as tokens: {error}") from error
-        self.tokens = torch.frombuffer(mapped, dtype=dtype, count=len(mapped) // width)
+        count = len(mapped) // width
         self.seq_len, self.vocab_size, self.path = seq_len, vocab_size, path
-        self.windows = (len(self.tokens) - 1) // seq_len
-        if self.windows < 1:
-            raise Refusal(f"{path}: holds {len(self.tokens):,} tokens, fewer than one sequence of {seq_len:,} needs")
+        self.windows = (count - 1) // seq_len
+        if self.windows < 1 or len(mapped) % width:
+            needed = f"a sequence of {seq_len:,} and its last target need {seq_len + 1:,} of {width} bytes each"
+            raise Refusal(f"{path}: {len(mapped):,} bytes are not whole tokens or too few: {needed}")
+        self.tokens = torch.frombuffer(mapped, dtype=dtype, count=count)
 
     def sequence(self, index: int) -> Tensor:
         """Window `index` in a fixed shuffled order. Raises Refusal for a token outside the vocabulary."""

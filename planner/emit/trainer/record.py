@@ -51,8 +51,9 @@ class Recorder:
     def summary(self, settings: Settings, tokens: int) -> None:
         """The median step after warm-up and the fullest rank's memory, beside the prediction. Every rank calls this."""
         peaks = _largest(_peaks_gib())
-        timed = self.times[self.warmup :]
+        timed = self.times[self.warmup :] or self.times[-1:]
         if not timed:
+            self.note("nothing was left to do: all steps were done before")
             return
         median = statistics.median(timed)
         predicted = {key: settings.prediction[key] for key in PREDICTED if key in settings.prediction}

@@ -25,6 +25,10 @@ class Refusal(Exception):
     """What the trainer cannot do, in one line that says what would be right."""
 
 
+class Agreed(Refusal):
+    """The same on every rank, so that one of them has to say it."""
+
+
 @dataclass(frozen=True)
 class Latent:
     """Dimensions of multi-head latent attention; `q_lora_rank` 0: queries are projected directly."""
@@ -152,9 +156,9 @@ def read_settings(path: Path) -> Settings:
     except (OSError, ValueError) as error:
         raise Refusal(f"{path}: cannot be read: {error}") from error
     except (KeyError, TypeError) as error:
-        raise Refusal(f"{path}: is no plan.json: {error!r} is missing or of another type") from error
+        raise Agreed(f"{path}: is no plan.json: {error!r} is missing or of another type") from error
     for reason in refusals(settings):
-        raise Refusal(f"{path}: {reason}")
+        raise Agreed(f"{path}: {reason}")
     return settings
 
 
@@ -192,11 +196,11 @@ def with_world_size(settings: Settings, world_size: int, *, elastic: bool) -> Se
         f"tp {plan.tp} x pp {plan.pp} x cp {plan.cp} x dp_shard {plan.dp_shard} x dp_replicate {plan.dp_replicate}"
     )
     if not elastic or world_size % rest:
-        raise Refusal(f"the plan is for {plan.world_size} processes ({product}), but {world_size} were started")
+        raise Agreed(f"the plan is for {plan.world_size} processes ({product}), but {world_size} were started")
     replicas = world_size // rest
     per_micro_batch = plan.micro_batch_size * plan.dp_shard * replicas
     if plan.global_batch_size % per_micro_batch:
-        raise Refusal(
+        raise Agreed(
             f"{replicas} replicas do not divide the global batch of {plan.global_batch_size} sequences "
             f"in micro-batches of {plan.micro_batch_size}"
         )
@@ -204,16 +208,42 @@ def with_world_size(settings: Settings, world_size: int, *, elastic: bool) -> Se
     return replace(settings, plan=replace(plan, dp_replicate=replicas, num_microbatches=micro_batches))
 
 
+def with_schedule(plan: Plan, schedule: str | None) -> Plan:
+    """The plan under another pipeline schedule, with the chunks that it runs. Raises Refusal where it cannot."""
+    wanted = schedule or plan.schedule
+    if wanted == "none":
+        return plan
+    if plan.pp == 1:
+        raise Agreed(f"--schedule {wanted}: the plan has no pipeline")
+    chunks = {"gpipe": 1, "one_f_one_b": 1, "zb_v": 2, "dualpipe_v": 2}.get(wanted, max(2, plan.virtual_stages))
+    if wanted in ("interleaved", "interleaved_zb") and plan.num_microbatches % plan.pp:
+        raise Agreed(f"--schedule {wanted}: {plan.num_microbatches} micro-batches are no multiple of pp {plan.pp}")
+    if wanted == "one_f_one_b" and plan.num_microbatches < plan.pp:
+        raise Agreed(f"--schedule {wanted}: {plan.num_microbatches} micro-batches are fewer than pp {plan.pp}")
+    return replace(plan, schedule=wanted, virtual_stages=chunks)
+
+
 def _settings(data: Mapping[str, Any]) -> Settings:
     workload = data["workload"]
     names = ("seq_len", "precision", "state", "optimizer", "method", "lora_rank", "attention")
     return Settings(
         model=_model(data["model"]),
-        plan=Plan(**{each.name: data["plan"][each.name] for each in fields(Plan)}),
+        plan=_plan(data["plan"]),
         prediction=data.get("prediction", {}),
         notes=tuple(_notes(data["model"], workload["seq_len"])),
         **{name: workload[name] for name in names},
     )
+
+
+def _plan(data: Mapping[str, Any]) -> Plan:
+    """The plan. Raises TypeError for a field of another type or a degree below 1."""
+    values = {each.name: data[each.name] for each in fields(Plan)}
+    for each in fields(Plan):
+        value, usual = values[each.name], each.default
+        smallest = 1 if usual == 1 else 0
+        if not isinstance(value, type(usual)) or (isinstance(value, int) and value < smallest):
+            raise TypeError(f"plan.{each.name}: {value!r}")
+    return Plan(**values)
 
 
 def _notes(model: Mapping[str, Any], seq_len: int) -> Iterator[str]:
@@ -241,7 +271,7 @@ def _layer(data: Mapping[str, Any]) -> Layer:
     attention, mlp, experts = data["attention"], data["mlp"] or {}, data["experts"] or {}
     expert = experts.get("expert", {})
     if data["cross_attention"]:
-        raise Refusal("encoder-decoder models are not built here")
+        raise Agreed("encoder-decoder models are not built here")
     return Layer(
         num_attention_heads=attention["num_attention_heads"],
         num_key_value_heads=attention["num_key_value_heads"],

@@ -20,7 +20,8 @@ def shrunk(settings: Settings) -> Settings:
     rounds = plan.pp * MOST_ROUNDS
     micro_batches = plan.num_microbatches if plan.num_microbatches <= rounds else rounds
     parts = plan.tp * plan.cp
-    num_layers = max(2, plan.pp * plan.virtual_stages)
+    chunks, uneven = plan.virtual_stages, plan.pp > 1 and plan.first_stage_layers + plan.last_stage_layers > 0
+    num_layers = max(2, plan.pp * chunks + uneven)
     pattern = settings.model.layers
     layers = tuple(_tiny(settings, pattern[i * len(pattern) // num_layers]) for i in range(num_layers))
     size = max(64, layers[0].num_attention_heads * HEAD_DIM, 2 * plan.dp_shard * parts)
@@ -34,8 +35,8 @@ def shrunk(settings: Settings) -> Settings:
         plan,
         micro_batch_size=min(plan.micro_batch_size, 2),
         num_microbatches=micro_batches,
-        first_stage_layers=0,
-        last_stage_layers=0,
+        first_stage_layers=chunks + (plan.pp == 2) if uneven else 0,
+        last_stage_layers=chunks if uneven else 0,
     )
     seq_len = lcm(SEQUENCE, 2 * parts)
     return replace(settings, model=model, plan=shrunk_plan, seq_len=seq_len, lora_rank=2, prediction={})

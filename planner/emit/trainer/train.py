@@ -33,7 +33,7 @@ from .optimizer import LossScale, build_optimizer, gradient_norm, learning_rate,
 from .parallelize import COMPUTE_DTYPES, parallelize, replicated
 from .pipeline import Schedule, pipeline_schedule, run_step, share_tied_gradients, stage_layers, stage_numbers
 from .record import Recorder
-from .settings import Refusal, Settings, read_settings, with_world_size
+from .settings import Agreed, Refusal, Settings, read_settings, with_schedule, with_world_size
 from .shrink import shrunk
 
 
@@ -45,9 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = _settings(options, device)
         with _processes(device, settings):
             Run(settings, options, device).steps()
-    except Refusal as refusal:
+    except Agreed as refusal:
         if int(os.environ.get("RANK", "0")) == 0:
             print(f"trainer: {refusal}", file=sys.stderr)
+        sys.exit(2)
+    except Refusal as refusal:
+        print(f"trainer: rank {os.environ.get('RANK', '0')}: {refusal}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -71,6 +74,9 @@ class Run:
             build_optimizer(part, settings, lr=options.lr, weight_decay=options.weight_decay) for part in self.parts
         ]
         self.tokens = self._tokens()
+        if device.type == "cuda":  # what drawing the first values took is not the run's
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(device)
         silent = dist.is_initialized() and dist.get_rank() != 0
         self.record = Recorder(options.record, warmup=options.timing_warmup, silent=silent)
         self.stopping = False
@@ -83,7 +89,8 @@ class Run:
         self.record.start(self.settings, mesh=words, device=self.device, world_size=self.plan.world_size)
         for text in self.settings.notes:
             self.record.note(text)
-        signal.signal(signal.SIGTERM, self._stop)
+        for ending in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(ending, self._stop)
         for number in range(first, self.options.steps):
             stop = self._timed_step(number)
             last = stop or number + 1 == self.options.steps
@@ -149,7 +156,9 @@ class Run:
             scale_expert_gradients(part)
         tied = self.settings.model.tie_word_embeddings
         norm = gradient_norm(self.parts, pp=self.plan.pp, tied=tied) / self.scale.value
-        overflow = norm == float("inf") and self.scale.dynamic
+        overflow = norm == float("inf")
+        if overflow and not self.scale.dynamic:
+            raise Agreed("gradients are no longer finite: nothing was changed or saved by this step")
         if not overflow:
             clip = self.options.clip
             scale_gradients(self.parts, min(1.0, clip / (norm + 1e-6) if clip else 1.0) / self.scale.value)
@@ -226,7 +235,7 @@ class Run:
 def _device(options: Namespace) -> torch.device:
     cuda = torch.cuda.is_available()
     if options.device == "cuda" and not cuda:
-        raise Refusal("--device cuda: torch finds no GPU here; --device cpu --shrink tries the launch without one")
+        raise Agreed("--device cuda: torch finds no GPU here; --device cpu --shrink tries the launch without one")
     if options.device == "cpu" or not cuda:
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
@@ -235,14 +244,12 @@ def _device(options: Namespace) -> torch.device:
 def _settings(options: Namespace, device: torch.device) -> Settings:
     """The plan's settings, with what the command line changes."""
     settings = read_settings(options.plan)
-    settings = with_world_size(settings, int(os.environ.get("WORLD_SIZE", "1")), elastic=options.elastic)
     plan = settings.plan
     compiled = plan.compiled and device.type == "cuda" if options.compile is None else options.compile
-    schedule = options.schedule or plan.schedule
-    virtual = 2 if schedule in ("zb_v", "dualpipe_v") else plan.virtual_stages
-    plan = replace(plan, compiled=compiled, schedule=schedule, virtual_stages=virtual)
+    plan = with_schedule(replace(plan, compiled=compiled), options.schedule)
     settings = replace(settings, plan=plan, precision=options.precision or settings.precision)
-    return shrunk(settings) if options.shrink else settings
+    settings = shrunk(settings) if options.shrink else settings
+    return with_world_size(settings, int(os.environ.get("WORLD_SIZE", "1")), elastic=options.elastic)
 
 
 @contextmanager

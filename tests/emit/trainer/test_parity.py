@@ -69,6 +69,7 @@ EIGHT = {
 WITH_EXPERTS = {
     "ep": {"dp_shard": 2, "ep": 2},
     "ep + fsdp": {"dp_shard": 4, "ep": 2, "sharding": "zero3"},
+    "ep, selective recomputation": {"dp_shard": 2, "ep": 2, "sharding": "zero3", "recompute": "selective"},
     "experts on tensor ranks": {"tp": 2, "sequence_parallel": 1},
     "experts divided": {"tp": 2, "expert_tp": 2, "sequence_parallel": 1},
     "experts divided, without sequence parallelism": {"tp": 2, "expert_tp": 2},
@@ -152,6 +153,11 @@ def test_latent_attention_trains_as_in_one_process(trains_alike, name):
 def test_schedules_of_torch_that_split_backward_train_as_one_process_does(trains_alike, schedule, chunks):
     kind = {"schedule": "interleaved", "virtual_stages": 2} if chunks > 1 else {"schedule": "gpipe"}
     trains_alike({"pp": 2, "num_microbatches": 4, **kind}, only=("--schedule", schedule))
+
+
+def test_an_interleaved_plan_runs_under_a_schedule_without_chunks(trains_alike):
+    plan = {"pp": 2, "num_microbatches": 4, "schedule": "interleaved", "virtual_stages": 2}
+    trains_alike(plan, only=("--schedule", "one_f_one_b"))
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,46 @@ def test_a_run_that_is_asked_to_stop_saves_first(interrupted, tmp_path):
     assert sorted(path.name for path in folder.iterdir())[-1] == f"step-{result.steps('step')[-1] + 1:09d}"
 
 
+def test_gradients_that_are_not_finite_end_the_run_before_anything_is_saved(run, tmp_path):
+    folder = tmp_path / "saved"
+    plan = write_plan(tmp_path / "plan", {"micro_batch_size": 4}, optimizer="sgd")
+    found = run(plan, "--lr", "1e38", "--clip", "0", "--checkpoint", str(folder), "--save-every", "100", steps=20)
+    assert found.exits == [2]
+    assert "no longer finite" in found.errors.splitlines()[-1]
+    assert not folder.exists()
+
+
+def test_a_checkpoint_that_is_damaged_is_named(run, tmp_path):
+    folder = tmp_path / "saved"
+    plan = write_plan(tmp_path / "plan", {"micro_batch_size": 4})
+    run(plan, "--checkpoint", str(folder), steps=2, name="first")
+    for part in (folder / "step-000000002").glob("*.distcp"):
+        part.write_bytes(b"")
+    found = run(plan, "--checkpoint", str(folder), steps=3, name="rest")
+    assert found.exits == [2]
+    assert "step-000000002 cannot be loaded" in found.errors.splitlines()[-1]
+
+
+def test_an_elastic_try_out_keeps_the_global_batch(run, tmp_path):
+    plan = write_plan(tmp_path / "plan", filled({"dp_replicate": 2, "num_microbatches": 4}))
+    both = [run(plan, "--shrink", "--elastic", world_size=ranks, name=f"{ranks}") for ranks in (1, 2)]
+    assert both[0].losses == pytest.approx(both[1].losses, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"num_microbatches": []}, "plan.num_microbatches: []"), ({"dp_replicate": 0}, "plan.dp_replicate: 0")],
+)
+def test_a_field_of_another_type_is_named(run, tmp_path, change, reason):
+    path = write_plan(tmp_path / "plan", {"micro_batch_size": 2})
+    contents = json.loads(path.read_text())
+    contents["plan"] |= change
+    path.write_text(json.dumps(contents))
+    found = run(path, world_size=1)
+    assert (found.exits, len(found.errors.splitlines())) == ([2], 1)
+    assert reason in found.errors
+
+
 def test_replicas_follow_the_number_of_processes_at_the_same_batch(run, tmp_path):
     plan = write_plan(tmp_path / "plan", filled({"dp_replicate": 4, "num_microbatches": 1}))
     alone = run(write_plan(tmp_path / "alone", {"micro_batch_size": 16}), name="alone")
@@ -150,11 +190,12 @@ def test_tokens_of_a_file_are_read_and_learnt(run, tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (array("H", range(10)).tobytes(), "fewer than one sequence"),
+        (array("H", range(64)).tobytes(), "need 65 of 2 bytes each"),
+        (array("H", [1] * 1000).tobytes() + b"x", "are not whole tokens"),
         (array("H", [9999] * 1000).tobytes(), "outside the vocabulary"),
         (b"", "cannot be read"),
     ],
-    ids=["too short", "unknown token", "empty"],
+    ids=["too short", "half a token", "unknown token", "empty"],
 )
 def test_tokens_that_cannot_serve_are_refused_in_one_line(run, tmp_path, content, reason):
     tokens = tmp_path / "tokens.bin"
