@@ -46,36 +46,51 @@ class Row:
 
     def _start(self) -> int | None:
         """Where the out-of-place figures begin: at once, or behind the root."""
-        return next((i for i in (0, 1) if _add_up(self.size, self.words[i : i + 3])), None)
+        return next((i for i in (0, 1) if self._adds_up(i)), None)
 
-    def sample(self) -> Sample | None:
-        """The figures, or None where no three of them are a time with its bandwidths."""
+    def _inside(self, start: int) -> int | None:
+        """Where the in-place figures begin."""
+        return next((i for i in range(start + 3, min(start + 10, len(self.words) - 2)) if self._adds_up(i)), None)
+
+    def _adds_up(self, place: int) -> bool:
+        words = self.words[place : place + 3]
+        return _add_up(self.size, words) or _add_up(self.size * self._others, words)
+
+    @property
+    def _others(self) -> float:
+        """The share of the other ranks in the bytes, where each rank has a part of all; else nothing."""
+        scale = self.scale or 0.0
+        return (scale - 1) / scale if scale >= 2 else 0.0
+
+    @property
+    def old(self) -> bool:
+        """Whether algbw can only be what versions up to 2019 printed as such: busbw."""
+        start = self._start()
+        return start is not None and not _add_up(self.size, self.words[start : start + 3])
+
+    def sample(self, *, old: bool = False) -> Sample | None:
+        """The figures, or None where no three of them are a time with its bandwidths.
+
+        In an `old` table algbw is computed anew, as size over time.
+        """
         start = self._start()
         if start is None:
             return None
-        time, algbw, busbw = _figures(self.words[start : start + 3])
-        inside = self._in_place(start)
-        return Sample(
-            self.size,
-            time * 1e-6,
-            algbw * 1e9,
-            busbw * 1e9,
-            figure("".join(self.words[start + 3 : start + 4])),
-            *inside,
-        )
+        inside = self._inside(start)
+        empty = (None, None, None, None)
+        return Sample(self.size, *self._half(start, old), *(empty if inside is None else self._half(inside, old)))
 
-    def _in_place(self, start: int) -> tuple[float | None, ...]:
-        for i in range(start + 3, min(start + 10, len(self.words) - 2)):
-            if _add_up(self.size, self.words[i : i + 3]):
-                time, algbw, busbw = _figures(self.words[i : i + 3])
-                return time * 1e-6, algbw * 1e9, busbw * 1e9, figure("".join(self.words[i + 3 : i + 4]))
-        return None, None, None, None
+    def _half(self, place: int, old: bool) -> tuple[float, float, float, float | None]:
+        """Time, bandwidths and number of wrong results that begin at a word."""
+        time, algbw, busbw = _figures(self.words[place : place + 3])
+        algbw = self.size / time / 1e3 if old else algbw
+        return time * 1e-6, algbw * 1e9, busbw * 1e9, figure("".join(self.words[place + 3 : place + 4]))
 
     @property
     def complete(self) -> bool:
         """Whether both halves are there."""
         start = self._start()
-        return start is not None and self._in_place(start)[0] is not None
+        return start is not None and self._inside(start) is not None
 
     @property
     def in_place_unchecked(self) -> bool:
@@ -129,12 +144,12 @@ def _figures(words: Sequence[str]) -> tuple[float, ...]:
     return tuple(figure(word) or 0.0 for word in words)
 
 
-def _add_up(size: int, words: Sequence[str]) -> bool:
+def _add_up(size: float, words: Sequence[str]) -> bool:
     """Whether three words are a time in us, an algbw that is size / time, and a busbw of up to twice that."""
     if len(words) < 3 or any(figure(word) is None for word in words):
         return False
     time, algbw, busbw = _figures(words)
-    if not time:
+    if not time or not size:
         return False
     slack, off = _half_unit(words[0]), _half_unit(words[1])
     lowest, highest = size / (time + slack) / 1e3, size / max(time - slack, 1e-3) / 1e3

@@ -18,6 +18,8 @@ MOST_ROWS, MOST_TABLES = 100_000, 10_000
 _NAMES = {name.replace("_", ""): name for name in COLLECTIVES}
 _TOOL = re.compile(r"\b([a-z_]{4,16})_perf(?:_mpi)?\b", re.ASCII)
 _STARTING = re.compile(r"Collective test starting:\s*([a-z_]{4,16}?)(?:_perf)?\b", re.ASCII)
+OLD = "busbw stands in the place of algbw, as in versions up to 2019: algbw is size over time here"
+_LABEL = re.compile(r"^\s{0,8}#{2,6}\s{0,4}(\S.{0,79})", re.ASCII)
 _SECTION = re.compile(r"^\W{0,8}(?:N?GPUS?|RANKS?|NP)\s?[=:]\s?(\d{1,6})\b", re.ASCII | re.IGNORECASE)
 _LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b", re.ASCII)
 _VERSION = re.compile(r"\b[NR]CCL version\s?:?\s?(\d+(?:\.\d+){1,3})", re.ASCII)
@@ -31,6 +33,8 @@ class _Run:
     mentioned: str = ""
     version: str = ""
     section: int | None = None
+    label: str = ""
+    """A heading that somebody put above the table."""
     devices: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Rank -> host and accelerator."""
 
@@ -185,6 +189,9 @@ class _Reader:
         elif (section := _SECTION.search(line[:80])) and int(section[1]):
             self._next_run(keep_name=True)
             self._run.section = int(section[1])
+        elif label := _LABEL.search(line[:100]):
+            self._next_run(keep_name=True)
+            self._run.label = f"section {label[1].strip()!r}"
         elif tool := _TOOL.search(line[:4096]):
             self._run = _Run(mentioned=_known(tool[1]), version=self._run.version) if self._fresh else self._run
         self._note_version(line)
@@ -213,7 +220,8 @@ def _mentioned(name: str) -> str:
 
 def _made(table: _Table, named: str) -> CollectiveTable | None:
     """The record of a table, or None where no row of it could be read."""
-    samples = tuple(sample for row in table.rows if (sample := row.sample()))
+    old = any(row.old for row in table.rows)
+    samples = tuple(sample for row in table.rows if (sample := row.sample(old=old)))
     if not samples:
         return None
     run, evidence = table.run, evidence_of(table.rows, samples)
@@ -229,7 +237,7 @@ def _made(table: _Table, named: str) -> CollectiveTable | None:
         dtype=table.rows[0].dtype,
         version=run.version,
         line=table.line,
-        notes=tuple(_said(doubt, correction, lost, *_wrong(samples))),
+        notes=tuple(_said(run.label, doubt, correction, OLD if old else "", lost, *_wrong(samples))),
     )
 
 

@@ -33,7 +33,7 @@ _WORDS = {
 """What a text of each format has in it: found much quicker than a pattern where it is missing."""
 _MARKS = {
     SMI_TOPO: r"\bGPU\d{1,4}[ \t]+(?:X|NV\d|SYS|NODE|PHB|PXB|PIX|SOC|MX|XGMI|NS|OK)\b",
-    NCCL_XML: r"\A\s{0,1000}<|<system\b",
+    NCCL_XML: r"\A\s{0,1000}<(?:\?xml|!DOCTYPE|!--|system|graphs|cpu|pci)|<system\b",
     NVLINK_STATUS: r"\bLink \d{1,3}: {0,8}(?:<inactive>|[\d.]{1,16} ?GB/s)|all links are in[aA]ctive",
     PORTS: r"\bCA '[\w.:-]{1,64}'|\bhca_id:",
     GIDS: r"\bDEV[ \t]{1,80}PORT[ \t]{1,80}INDEX[ \t]{1,80}GID\b",

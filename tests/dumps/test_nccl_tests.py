@@ -110,6 +110,24 @@ def test_old_tables_that_print_busbw_as_algbw_are_flagged():
     assert "old versions" in table.notes[0]
 
 
+def test_old_tables_that_print_busbw_twice_get_their_algbw_back():
+    time = 2**30 / 100e3
+    half = f"  {time:9.1f}   75.00   75.00  0e+00"
+    text = HEADER + f"  1073741824      67108864   float{half}{half}\n"
+    table = only(text, name="all_gather")
+    assert (table.collective, table.ranks) == ("all_gather", 4)
+    assert (table.samples[0].algbw, table.samples[0].busbw) == (pytest.approx(100e9, rel=1e-5), 75e9)
+    assert table.samples[0].in_place_algbw == pytest.approx(100e9, rel=1e-5)
+    assert "algbw is size over time here" in table.notes[-1]
+
+
+def test_headings_of_people_are_kept_as_notes():
+    one = rows(1.5)
+    first, second = read_nccl_tests(f"### ALGO=Ring size=1G\n{one}### ALGO=Tree\n{one}")
+    assert first.notes[0] == "section 'ALGO=Ring size=1G'"
+    assert second.notes[0] == "section 'ALGO=Tree'"
+
+
 @pytest.mark.parametrize(
     "text",
     [
