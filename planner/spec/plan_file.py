@@ -97,6 +97,8 @@ def read_plan_file(path: Path) -> PlanFile:
     data = read_json(path, schema_version=SCHEMA_VERSION, hint=NO_PLAN)
     del data["schema_version"]
     prediction = data.pop("prediction", {})
+    if not isinstance(prediction, dict):
+        raise FileFormatError("should be an object", where=f"{path}: prediction")
     contents = from_plain(PlanFile, data, where=str(path))
     for name in DEGREES:
         if getattr(contents.plan, name) < 1:

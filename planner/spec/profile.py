@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from planner.quantities import Scalar, Seconds
 from planner.tables import Table
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
+TWO_DOMAINS = "all_reduce_two_domains"
+"""An all-reduce between two link domains over trees, kept apart: of its fit the efficiency counts alone."""
+TREES = "all_reduce_trees"
+"""An all-reduce over trees between more domains: of its fit efficiency and hop latency count."""
 LEVELS = ("calibrated", "transferred", "datasheet")
 
 
@@ -17,8 +21,9 @@ class CollectiveFit:
     """How one collective behaves on one kind of link, as the faster of two regimes (see `cost.collectives`).
 
     Bulk: start + steps x step_latency + bytes on the wire / (efficiency x link bandwidth).
-    Low-latency: start + hops x hop_latency + bytes on the wire / (low_latency_share x link bandwidth), where hops
-    grow with the logarithm of the group (a tree; 0 share means the regime does not exist).
+    Low-latency: start + hops x hop_latency + bytes on the wire / (low_latency_share x link bandwidth). Hops of an
+    all-reduce grow with the logarithm of the domains (a tree), of others with the group (a ring) like steps. 0 share
+    means that the regime does not exist.
     """
 
     efficiency: Scalar
@@ -38,7 +43,8 @@ class Profile:
     computes, by (head_dim, seq_len), once `attention_overhead` is taken off. `grouped_matmul` is the share of a plain
     product's rate that a grouped one (experts) reaches, by (tokens per expert, intermediate size). `collectives`
     maps (link or fabric kind, collective) to its fit; collectives are all_reduce, all_gather, reduce_scatter,
-    all_to_all, send_recv.
+    all_to_all, send_recv, broadcast, and between domains all_reduce_two_domains and
+    all_reduce_trees.
     """
 
     accelerator: str
