@@ -20,7 +20,7 @@ def read_json(path: Path, *, schema_version: int, hint: str = "the planner did n
     Raises FileFormatError where the file cannot be read, is no JSON object, or has another schema version.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+        data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileFormatError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except RecursionError as error:
@@ -35,11 +35,6 @@ def read_json(path: Path, *, schema_version: int, hint: str = "the planner did n
         found = data["schema_version"]
         raise FileFormatError(f"schema_version should be {schema_version}, not {found!r}", where=str(path))
     return data
-
-
-def _refuse(name: str) -> float:
-    """JSON has no such number, though Python would read one."""
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def json_text(data: Mapping[str, Any]) -> str:

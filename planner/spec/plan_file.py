@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -97,8 +98,8 @@ def read_plan_file(path: Path) -> PlanFile:
     data = read_json(path, schema_version=SCHEMA_VERSION, hint=NO_PLAN)
     del data["schema_version"]
     prediction = data.pop("prediction", {})
-    if not isinstance(prediction, dict):
-        raise FileFormatError("should be an object", where=f"{path}: prediction")
+    if not isinstance(prediction, dict) or not _is_json(prediction):
+        raise FileFormatError("should be an object of finite numbers", where=f"{path}: prediction")
     contents = from_plain(PlanFile, data, where=str(path))
     for name in DEGREES:
         if getattr(contents.plan, name) < 1:
@@ -112,3 +113,12 @@ def read_plan_file(path: Path) -> PlanFile:
     if ranks != world_size:
         raise FileFormatError(f"the plan is for {ranks} ranks but the cluster has {world_size}", where=str(path))
     return replace(contents, prediction=prediction)
+
+
+def _is_json(value: Any) -> bool:
+    """Whether it can be written as JSON again: Python reads NaN and Infinity, which JSON has not."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True

@@ -94,6 +94,8 @@ def test_kinds_are_written_by_name_and_equal_layers_once(path):
         (lambda d: d["plan"].update(tp=-2), r"plan\.json: plan\.tp: must be a whole number from 0 to 1e"),
         (lambda d: d["plan"].update(virtual_stages=0), r"plan\.virtual_stages: must be at least 1"),
         (lambda d: d["cluster"]["pools"][0]["node"].update(link="nvlink9"), "did you mean nvlink5"),
+        (lambda d: d.update(prediction={"step_time_s": float("nan")}), "prediction: should be an object of finite"),
+        (lambda d: d.update(prediction=[[]]), "prediction: should be an object of finite numbers"),
         (lambda d: d["workload"].update(seq_len=10**400), "seq_len: must be a whole number from 0 to 1e"),
         (lambda d: d["stack"].update(context=float("nan")), r"stack\.context: must be a number from 0 to 1e"),
         (lambda d: d["stack"].update(context=float("inf")), r"stack\.context: must be a number from 0 to 1e"),
