@@ -36,15 +36,15 @@ def test_what_was_inferred_is_said_on_stderr(run):
     assert "line 3: 256 ranks by busbw / algbw" in result.stderr
 
 
-def test_rows_are_written_as_csv_once(run, tmp_path):
+def test_rows_are_written_as_csv_and_other_rows_do_not_replace_them(run, tmp_path):
     path = tmp_path / "points.csv"
     result = run(PAIR, "--csv", path)
     assert f"Wrote 6 rows to {path}." in result.stdout
     assert len(list(csv.DictReader(path.open()))) == 6
-    again = run(PAIR, "--csv", path)
-    assert again.exit_code == 2
-    assert "is there already" in again.stderr
-    assert run(PAIR, "--csv", path, "--force").exit_code == 0
+    other = run(SCALING, "--csv", path)
+    assert other.exit_code == 2
+    assert "is there already" in other.stderr
+    assert run(SCALING, "--csv", path, "--force").exit_code == 0
 
 
 def test_json_has_every_row_in_base_units(run):

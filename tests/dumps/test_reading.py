@@ -33,7 +33,15 @@ def test_formats_are_told_from_the_text_alone(start, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hello", '{"nodes": 4}', "nodes = 4\nnode = 'dgx-h100'\n", "GPU utilisation 90 %"]
+    "text",
+    [
+        "",
+        "hello",
+        '{"nodes": 4}',
+        "nodes = 4\nnode = 'dgx-h100'\n",
+        "GPU utilisation 90 %",
+        "<p align=center>Benchmarks</p>",
+    ],
 )
 def test_other_texts_are_of_no_format(text):
     assert recognise(text) == ()
