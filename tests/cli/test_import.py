@@ -65,6 +65,7 @@ def test_the_plan_is_kept_and_judged_again(planner, script, tmp_path):
     assert result.exit_code == 0, result.stderr
     again = planner("fits", folder / "plan.json", "--quiet")
     assert again.exit_code == 0, again.stderr
+    (folder / "plan.json").write_text("something else")
     assert planner("import", "plan", script, *ON, "--emit", folder).exit_code == 2
     assert planner("import", "plan", script, *ON, "--emit", folder, "--force").exit_code == 0
 
