@@ -10,10 +10,10 @@ from typing import Any
 from planner.catalogue.names import FOLDER
 from planner.quantities import BytesPerSecond, Scalar, to_base
 from planner.spec.cluster import Fabric
-from planner.spec.profile import COLLECTIVES, CollectiveFit
+from planner.spec.profile import COLLECTIVES, TREES, TWO_DOMAINS, CollectiveFit
 from planner.spec.toml_file import read_toml
 
-TWINS = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather"}
+TWINS = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather", "reduce": "broadcast"}
 """The same transfers run backwards."""
 TIMES = ("start", "step_latency", "hop_latency")
 
@@ -23,16 +23,55 @@ Fits = Mapping[tuple[str, str], CollectiveFit]
 def collective_fits(fabric: Fabric | None = None) -> Fits:
     """Fits of every collective on every kind of link and fabric; those taken from elsewhere say so in `source`.
 
-    With a `fabric`, its kind's efficiency accounts for its speed where that matters: sockets reach a few GB/s per
-    node however fast the NICs are.
+    A fabric between links of one generation has a kind of its own where it was measured: "slingshot-nvlink3". With a
+    `fabric`, shares account for its speed where that matters: sockets reach a few GB/s per node however fast the NICs
+    are.
     """
-    found = {(kind, name): _fit(kind, name) for kind in _entries() for name in COLLECTIVES}
-    if fabric is None:
+    found = _all_fits()
+    if fabric is None or not fabric.node_bandwidth or "limit_gb_per_s" not in _entries().get(fabric.kind, {}):
         return found
-    limited = {
-        key: _at_speed(fit, key[0], fabric.node_bandwidth) for key, fit in found.items() if key[0] == fabric.kind
-    }
-    return found | limited
+    scale: Scalar = limited_bandwidth(fabric.kind, fabric.node_bandwidth) / float(fabric.node_bandwidth)
+    slowed = {key: _scaled(fit, scale) for key, fit in found.items() if key[0].split("-")[0] == fabric.kind}
+    return {**found, **slowed}
+
+
+def limited_bandwidth(kind: str, bandwidth: BytesPerSecond) -> BytesPerSecond:
+    """What the shares of a kind of fabric are shares of: the node's NICs together, or these after the software.
+
+    Sockets copy every byte at a few GB/s before it is sent: 1 / (1 / bandwidth + 1 / limit).
+
+    >>> limited_bandwidth("ethernet", 5e9), limited_bandwidth("infiniband", 50e9)
+    (2500000000.0, 50000000000.0)
+    """
+    limit = _entries().get(kind, {}).get("limit_gb_per_s")
+    return 1 / (1 / bandwidth + 1 / to_base(limit, "GB/s")) if limit else bandwidth
+
+
+def kind_of(fabric: str, link: str) -> str:
+    """The kind of fabric between links of a kind: one of its own where there is one, else the fabric's."""
+    return next((kind for kind in (f"{fabric}-{link}", fabric) if kind in _entries()), fabric)
+
+
+def is_measured(kind: str, collective: str) -> bool:
+    """Whether the figures of a collective on a kind of link come from measurements of that kind."""
+    entry = _entries().get(kind, {})
+    name = next((name for name in (collective, TWINS.get(collective)) if name in entry), None)
+    return name is not None and bool(entry[name].get("points", 0))
+
+
+@cache
+def _all_fits() -> Fits:
+    found = {(kind, name): _fit(kind, name) for kind in _entries() for name in COLLECTIVES}
+    trees = {(kind, name): _trees(kind, name) for kind in _entries() for name in (TWO_DOMAINS, TREES)}
+    return found | {key: fit for key, fit in trees.items() if fit}
+
+
+def _trees(kind: str, name: str) -> CollectiveFit | None:
+    """What trees between domains reach, of the kind or of the one that it is like; None where nothing is said."""
+    entry = _entries()[kind]
+    if name in entry:
+        return _read(entry[name])
+    return _trees(entry["like"], name) if "like" in entry else None
 
 
 def kinds() -> tuple[str, ...]:
@@ -66,17 +105,8 @@ def _read(entry: Mapping[str, Any]) -> CollectiveFit:
     )
 
 
-def _at_speed(fit: CollectiveFit, kind: str, bandwidth: BytesPerSecond) -> CollectiveFit:
-    entry = _entries()[kind]
-    if "limit_gb_per_s" not in entry or not bandwidth:
-        return fit
-    reached = min(entry["efficiency_at_most"], to_base(entry["limit_gb_per_s"], "GB/s") / float(bandwidth))
-    scale: Scalar = reached / entry["all_reduce"]["efficiency"]
-    return replace(
-        fit,
-        efficiency=min(fit.efficiency * scale, entry["efficiency_at_most"]),
-        low_latency_share=fit.low_latency_share * scale,
-    )
+def _scaled(fit: CollectiveFit, scale: Scalar) -> CollectiveFit:
+    return replace(fit, efficiency=fit.efficiency * scale, low_latency_share=fit.low_latency_share * scale)
 
 
 @cache

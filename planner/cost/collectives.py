@@ -181,23 +181,27 @@ def all_reduce_time(
     step_latency: Seconds,
     hop_latency: Seconds = 0.0,
     low_latency_bandwidth: BytesPerSecond = 0.0,
+    tree_hop_latency: Seconds = 0.0,
+    tree_bandwidth: BytesPerSecond = 0.0,
 ) -> Seconds:
-    """Time of an all-reduce, in the faster of two regimes.
+    """Time of an all-reduce, in the fastest of three regimes.
 
-    T = start + min(2(n-1) step_latency + W / bandwidth, h hop_latency + W / low_latency_bandwidth)
+    T = start + min(2(n-1) step_latency + W / bandwidth, h tree_hop_latency + W / tree_bandwidth,
+    h hop_latency + W / low_latency_bandwidth)
 
-    W = 2 (n-1)/n size, h = 2 log2(domains) + 0.3 (n/domains - 1). The first regime is a ring, the second a tree over
-    the domains with a protocol of little latency; a low_latency_bandwidth of 0 means that it does not exist.
-    Source: form fitted to 136 published nccl-tests tables; median error 4 % from 64 MiB up and 15 to 17 % below, on
-    a table left out 8 and 20 to 25 %. It is least sure from 1 to 64 MiB, where NCCL changes protocol.
+    W = 2 (n-1)/n size, h = 2 log2(domains) + 0.3 (n/domains - 1). The first regime is a ring, the second trees over the
+    domains, the third trees with a protocol of little latency; a bandwidth of 0 means that a regime does not exist.
+    Between two domains `bandwidth` is the faster of a ring's and of `two_domain_bandwidth`'s. Source: form fitted to
+    published nccl-tests tables (docs/collectives.md). It is least sure from 1 to 64 MiB, where NCCL changes protocol.
 
     >>> float(all_reduce_time(1e9, 16, domains=2, bandwidth=100e9, start=1e-5, step_latency=3e-6))
     0.01885
     """
     wire = all_reduce_bytes(size, group)
     bulk = ring_all_reduce_time(size, group, bandwidth=bandwidth, latency=step_latency)
-    hops_time = 2 * _one_way_hops(group, domains) * hop_latency
-    transfer = _faster(bulk, wire=wire, hops_time=hops_time, low_latency_bandwidth=low_latency_bandwidth)
+    hops = 2 * _one_way_hops(group, domains)
+    trees = _faster(bulk, wire=wire, hops_time=hops * tree_hop_latency, low_latency_bandwidth=tree_bandwidth)
+    transfer = _faster(trees, wire=wire, hops_time=hops * hop_latency, low_latency_bandwidth=low_latency_bandwidth)
     return _call_time(size, group, start=start, transfer=transfer)
 
 
@@ -205,7 +209,6 @@ def all_gather_time(
     size: Bytes,
     group: Count,
     *,
-    domains: Count,
     bandwidth: BytesPerSecond,
     start: Seconds,
     step_latency: Seconds,
@@ -214,27 +217,34 @@ def all_gather_time(
 ) -> Seconds:
     """Time of an all-gather of `size` bytes in all, in the faster of two regimes.
 
-    T = start + min((n-1) step_latency + W / bandwidth, h hop_latency + W / low_latency_bandwidth)
+    T = start + min((n-1) step_latency + W / bandwidth, (n-1) hop_latency + W / low_latency_bandwidth)
 
-    W = (n-1)/n size, h = log2(domains) + 0.15 (n/domains - 1). Regimes as in `all_reduce_time`. NCCL has no tree for
-    it, so that on many nodes the ring's latency, linear in n, is what large groups pay. Source: form fitted to 67
-    published nccl-tests tables; median error 4 % from 64 MiB up, 6 % on a table left out.
+    W = (n-1)/n size.
 
-    >>> float(all_gather_time(1e9, 16, domains=2, bandwidth=100e9, start=1e-5, step_latency=3e-6))
+    Regimes as in `all_reduce_time`, but a ring in both: NCCL has no tree for it (nor, with several ranks in a node, any
+    other algorithm: src/graph/tuning.cc, 2.30), so that on many nodes the ring's latency, linear in n, is what large
+    groups pay: 1 GiB reaches 36 GB/s on 8 nodes of Polaris and 11 on 540. Source: form fitted to published nccl-tests
+    tables.
+
+    >>> float(all_gather_time(1e9, 16, bandwidth=100e9, start=1e-5, step_latency=3e-6))
     0.00943
     """
-    wire = gather_bytes(size, group)
-    bulk = (group - 1) * step_latency + wire / bandwidth
-    hops_time = _one_way_hops(group, domains) * hop_latency
-    transfer = _faster(bulk, wire=wire, hops_time=hops_time, low_latency_bandwidth=low_latency_bandwidth)
-    return _call_time(size, group, start=start, transfer=transfer)
+    return _ring_one_way_time(
+        size,
+        group,
+        wire=gather_bytes(size, group),
+        bandwidth=bandwidth,
+        start=start,
+        step_latency=step_latency,
+        hop_latency=hop_latency,
+        low_latency_bandwidth=low_latency_bandwidth,
+    )
 
 
 def reduce_scatter_time(
     size: Bytes,
     group: Count,
     *,
-    domains: Count,
     bandwidth: BytesPerSecond,
     start: Seconds,
     step_latency: Seconds,
@@ -245,13 +255,44 @@ def reduce_scatter_time(
 
     Equation, source and validity as for `all_gather_time`.
 
-    >>> float(reduce_scatter_time(1e9, 16, domains=2, bandwidth=100e9, start=1e-5, step_latency=3e-6))
+    >>> float(reduce_scatter_time(1e9, 16, bandwidth=100e9, start=1e-5, step_latency=3e-6))
     0.00943
     """
     return all_gather_time(
         size,
         group,
-        domains=domains,
+        bandwidth=bandwidth,
+        start=start,
+        step_latency=step_latency,
+        hop_latency=hop_latency,
+        low_latency_bandwidth=low_latency_bandwidth,
+    )
+
+
+def broadcast_time(
+    size: Bytes,
+    group: Count,
+    *,
+    bandwidth: BytesPerSecond,
+    start: Seconds,
+    step_latency: Seconds,
+    hop_latency: Seconds = 0.0,
+    low_latency_bandwidth: BytesPerSecond = 0.0,
+) -> Seconds:
+    """Time of a broadcast of `size` bytes along a chain, or of a reduction to one rank, which runs backwards.
+
+    T = start + min((n-1) step_latency + size / bandwidth, (n-1) hop_latency + size / low_latency_bandwidth)
+
+    Source: nccl-tests, doc/PERFORMANCE.md (bus bandwidth is size over time); NCCL pipelines both through its ring.
+    Holds for messages long enough to be pipelined.
+
+    >>> float(broadcast_time(1e9, 8, bandwidth=200e9, start=1e-5, step_latency=1e-6))
+    0.005017
+    """
+    return _ring_one_way_time(
+        size,
+        group,
+        wire=size,
         bandwidth=bandwidth,
         start=start,
         step_latency=step_latency,
@@ -269,13 +310,17 @@ def all_to_all_time(
     remote_bandwidth: BytesPerSecond,
     start: Seconds,
     step_latency: Seconds,
+    hop_latency: Seconds = 0.0,
+    low_latency_share: Scalar = 0.0,
 ) -> Seconds:
     """Time of an all-to-all in which each rank sends `size` bytes in equal parts, one of them to itself.
 
-    T = start + (n-1) step_latency + max((l-1)/n size / local_bandwidth, (n-l)/n size / remote_bandwidth)
+    T = start + min((n-1) step_latency + t, (n-1) hop_latency + t / low_latency_share), t = max((l-1)/n size /
+    local_bandwidth, (n-l)/n size / remote_bandwidth)
 
     l ranks share a domain; both kinds of links work at once, and each rank has only its own share of the way out.
-    Source: published tables reach 0.91 to 0.96 of this on InfiniBand NDR, 0.85 on HDR, 0.72 to 0.78 inside a node.
+    Small parts go with less latency at `low_latency_share` of the bandwidth (0: they do not).
+    Source: published tables reach 0.91 to 0.96 of t on InfiniBand NDR, 0.85 on HDR, 0.72 to 0.78 inside a node.
 
     >>> float(all_to_all_time(1e9, 16, local=8, local_bandwidth=350e9, remote_bandwidth=50e9,
     ...                       start=0.0, step_latency=0.0))
@@ -283,21 +328,50 @@ def all_to_all_time(
     """
     inside = (local - 1) / group * size / local_bandwidth
     across = (group - local) / group * size / remote_bandwidth
-    transfer = (group - 1) * step_latency + np.maximum(inside, across)
+    slower = np.maximum(inside, across)
+    bulk, hops_time = (group - 1) * step_latency + slower, (group - 1) * hop_latency
+    transfer = _faster(bulk, wire=slower, hops_time=hops_time, low_latency_bandwidth=low_latency_share)
     return _call_time(size, group, start=start, transfer=transfer)
 
 
-def send_time(size: Bytes, *, bandwidth: BytesPerSecond, latency: Seconds) -> Seconds:
+def send_time(
+    size: Bytes,
+    *,
+    bandwidth: BytesPerSecond,
+    latency: Seconds,
+    hop_latency: Seconds = 0.0,
+    low_latency_bandwidth: BytesPerSecond = 0.0,
+) -> Seconds:
     """Time to send a message to one other rank.
 
-    T = latency + size / bandwidth
+    T = min(latency + size / bandwidth, hop_latency + size / low_latency_bandwidth)
 
-    Source: the usual alpha-beta model (Hockney 1994, Parallel Computing 20). 0 for a message of no bytes.
+    Source: the usual alpha-beta model (Hockney 1994, Parallel Computing 20), once for each of the library's protocols;
+    a low_latency_bandwidth of 0 means that there is one only. 0 for a message of no bytes.
 
-    >>> round(send_time(64e6, bandwidth=40e9, latency=15e-6), 6)
+    >>> round(float(send_time(64e6, bandwidth=40e9, latency=15e-6)), 6)
     0.001615
     """
-    return (latency + size / bandwidth) * (size > 0)
+    bulk = latency + size / bandwidth
+    return _faster(bulk, wire=size, hops_time=hop_latency, low_latency_bandwidth=low_latency_bandwidth) * (size > 0)
+
+
+def _ring_one_way_time(
+    size: Bytes,
+    group: Count,
+    *,
+    wire: Bytes,
+    bandwidth: BytesPerSecond,
+    start: Seconds,
+    step_latency: Seconds,
+    hop_latency: Seconds,
+    low_latency_bandwidth: BytesPerSecond,
+) -> Seconds:
+    """All n - 1 steps with the faster of two protocols."""
+    bulk = (group - 1) * step_latency + wire / bandwidth
+    hops_time = (group - 1) * hop_latency
+    transfer = _faster(bulk, wire=wire, hops_time=hops_time, low_latency_bandwidth=low_latency_bandwidth)
+    return _call_time(size, group, start=start, transfer=transfer)
 
 
 def _one_way_hops(group: Count, domains: Count) -> Scalar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from planner.cost import activations, collectives, kernels, pipeline, states
+from planner.cost import activations, bandwidths, collectives, kernels, pipeline, states
 from planner.explain.formula import Formula, formula
 from planner.explain.terms import Term
 from planner.spec.model import Model
@@ -67,6 +67,7 @@ CONDITIONS: Mapping[tuple[str, Callable[..., Any]], Condition] = {
     ("tp_exposed", collectives.all_reduce_time): _not_sequence_parallel,
     ("tp_exposed", collectives.all_gather_time): _sequence_parallel,
     ("tp_exposed", collectives.reduce_scatter_time): _sequence_parallel,
+    ("tp_exposed", bandwidths.copying_bandwidth): _sequence_parallel,
     ("cp_exposed", collectives.send_time): _context(ContextKind.RING),
     ("cp_exposed", collectives.all_to_all_time): _context(ContextKind.ULYSSES),
     ("cp_exposed", collectives.all_gather_time): _context(ContextKind.ALL_GATHER),
@@ -78,6 +79,8 @@ CONDITIONS: Mapping[tuple[str, Callable[..., Any]], Condition] = {
     ("dp_exposed", collectives.all_gather_time): _sharded,
     ("dp_exposed", collectives.reduce_scatter_time): _sharded,
     ("dp_exposed", collectives.all_reduce_time): _replicated,
+    ("dp_exposed", bandwidths.copying_bandwidth): _sharded,
+    ("dp_exposed", bandwidths.two_domain_bandwidth): _replicated,
     ("bubble", pipeline.gpipe_time): _schedule(Schedule.GPIPE),
     ("bubble", pipeline.one_f_one_b_time): _schedule(Schedule.ONE_F_ONE_B),
     ("bubble", pipeline.interleaved_time): _schedule(Schedule.INTERLEAVED),

@@ -21,8 +21,9 @@ SYMBOLS: Mapping[str, str] = {
     "cost.overlap": ("T the time that compute does not hide"),
     "cost.collectives": (
         "T time, n ranks of the group, l of them in one link domain, W bytes that one rank sends, h hops of "
-        "the tree, B bus bandwidth"
+        "the tree, B bus bandwidth, t time on the links"
     ),
+    "cost.bandwidths": ("B bandwidth, n ranks of the group, l of them in one link domain"),
     "cost.pipeline": (
         "T time, m micro-batches, p stages, v chunks a stage, F B W forward, backward of inputs and of "
         "weights, N micro-batches held at once"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from planner.cost import activations, collectives, flops, kernels, optimizers, overlap, pipeline, states
+from planner.cost import activations, bandwidths, collectives, flops, kernels, optimizers, overlap, pipeline, states
 from planner.explain.formula import Formula, formula
 
 
@@ -34,6 +34,8 @@ _SHARDED = (
     collectives.reduce_scatter_time,
     collectives.all_reduce_time,
     collectives.bus_bandwidth,
+    bandwidths.copying_bandwidth,
+    bandwidths.two_domain_bandwidth,
 )
 
 TIME_TERMS: Mapping[str, Term] = {
@@ -77,6 +79,7 @@ TIME_TERMS: Mapping[str, Term] = {
             collectives.all_gather_time,
             collectives.reduce_scatter_time,
             collectives.bus_bandwidth,
+            bandwidths.copying_bandwidth,
         ),
     ),
     "cp_exposed": Term(

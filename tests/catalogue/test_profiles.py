@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.catalogue import profiles
-from planner.catalogue.collectives import COLLECTIVES, collective_fits, kinds
+from planner.catalogue.collectives import COLLECTIVES, TREES, TWO_DOMAINS, collective_fits, kinds
 from planner.catalogue.hardware import accelerator, accelerator_names, network, network_names, node, node_names
 from planner.catalogue.kernel_tables import measured_parts
 from planner.catalogue.profiles import profile, stored_profiles
@@ -213,14 +213,16 @@ def test_every_kind_of_link_and_fabric_of_the_catalogue_has_every_collective():
     used = {f"{each.link}-host" if each.wiring is Wiring.HOST else each.link for each in nodes}
     used |= {each.fabric.kind for each in nodes} | {network(name).kind for name in network_names()} | {"none"}
     assert used <= set(kinds())
-    assert collective_fits().keys() == {(kind, name) for kind in kinds() for name in COLLECTIVES}
+    trees = {key for key in collective_fits() if key[1] in (TWO_DOMAINS, TREES)}
+    assert collective_fits().keys() - trees == {(kind, name) for kind in kinds() for name in COLLECTIVES}
 
 
 def test_collective_fits_are_plausible():
-    for (kind, _), fit in collective_fits().items():
-        assert 0.05 <= fit.efficiency <= (1.1 if kind.endswith("-nvls") else 1.0)
+    for (kind, name), fit in collective_fits().items():
+        in_switch = kind.endswith("-nvls") or name == TWO_DOMAINS
+        assert 0.05 <= fit.efficiency <= (1.1 if in_switch else 1.0)
         assert 0 <= fit.low_latency_share <= fit.efficiency
-        assert 0 <= fit.step_latency < 1e-4
+        assert 0 <= fit.step_latency < 2e-4
 
 
 def test_inherited_fit_names_its_origin():
@@ -234,8 +236,8 @@ def test_sockets_reach_a_few_gigabytes_per_second_whatever_the_network():
         fabric = network(name)
         fit = collective_fits(fabric)["ethernet", "all_reduce"]
         reached[name] = fit.efficiency * fabric.node_bandwidth
-    assert reached["tcp-10"] == pytest.approx(0.9 * 1.25e9)
-    assert reached["tcp-100"] == pytest.approx(5e9)
+    assert 0.7 * 1.25e9 < reached["tcp-10"] < 1.25e9
+    assert 2.5e9 < reached["tcp-100"] < 5e9
 
 
 @pytest.mark.parametrize("name", VOCABULARY)

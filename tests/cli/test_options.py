@@ -22,6 +22,7 @@ FROZEN = {
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION],
+    "validate": ["--collectives", "--calibrate", "--json"],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
     "topo show": [

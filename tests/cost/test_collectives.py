@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.cost.bandwidths import copying_bandwidth, two_domain_bandwidth
 from planner.cost.collectives import (
     all_gather_time,
     all_reduce_bytes,
     all_reduce_time,
     all_to_all_bytes,
     all_to_all_time,
+    broadcast_time,
     bus_bandwidth,
     gather_bytes,
     hierarchical_all_reduce_bytes,
@@ -34,10 +36,9 @@ groups = st.integers(1, 4096)
 
 
 def call(collective, size=1e9, group=16, domains=2, bandwidth=100e9, **fit):
-    """A ring collective on a fabric like InfiniBand HDR unless told otherwise."""
-    return collective(
-        size, group, domains=domains, bandwidth=bandwidth, **({"start": 1e-5, "step_latency": 3e-6} | fit)
-    )
+    """A ring collective on a fabric like InfiniBand HDR unless told otherwise; an all-reduce alone asks for domains."""
+    trees = {"domains": domains} if collective is all_reduce_time else {}
+    return collective(size, group, bandwidth=bandwidth, **trees, **({"start": 1e-5, "step_latency": 3e-6} | fit))
 
 
 def exchange(size=1e9, group=16, local=8, local_bandwidth=350e9, remote_bandwidth=50e9, **fit):
@@ -121,9 +122,9 @@ def test_bus_bandwidth_counts_only_the_links_that_a_group_uses():
 
 def test_ring_and_tree_give_the_latency_and_bandwidth_that_nccl_prints_for_four_h100():
     """NCCL 2.18 TUNING dump: all-reduce Simple, ring 28.8 us and 240 GB/s, tree 32.4 us and 165.6; all-gather 480."""
-    ring = {"bandwidth": 360e9, "start": 8.4e-6, "step_latency": 3.4e-6, "domains": 1}
-    assert all_reduce_time(1e-3, 4, **ring) == pytest.approx(28.8e-6)
-    assert 1e15 / all_reduce_time(1e15, 4, **ring) == pytest.approx(240e9)
+    ring = {"bandwidth": 360e9, "start": 8.4e-6, "step_latency": 3.4e-6}
+    assert all_reduce_time(1e-3, 4, domains=1, **ring) == pytest.approx(28.8e-6)
+    assert 1e15 / all_reduce_time(1e15, 4, domains=1, **ring) == pytest.approx(240e9)
     assert 1e15 / all_gather_time(1e15, 4, **ring) == pytest.approx(480e9)
     # One node is a chain to NCCL: its latency is not that of a tree over ranks.
     assert 1e15 / tree_all_reduce_time(1e15, 4, bandwidth=0.92 * 360e9, latency=0.0) == pytest.approx(165.6e9)
@@ -141,7 +142,8 @@ def test_large_collectives_inside_an_a100_node_are_within_ten_percent(collective
     chosen = (table["collective"] == collective) & (table["size"] >= 2**26) & (table["nodes"] == 1)
     chosen &= np.char.startswith(table["id"], "a100x")
     assert chosen.sum() >= 15
-    assert median_error(function(table["size"], table["ranks"], domains=1, **fit), table, chosen) < 0.10
+    found = call(function, table["size"], table["ranks"], 1, **fit)
+    assert median_error(found, table, chosen) < 0.10
 
 
 def test_large_all_to_all_inside_an_a100_node_is_within_ten_percent():
@@ -219,10 +221,52 @@ def test_small_all_reduce_takes_the_low_latency_regime_and_a_large_one_the_ring(
     assert call(all_reduce_time, size=8e9, **regimes) == call(all_reduce_time, size=8e9, **ring_alone)
 
 
-def test_one_way_collectives_take_half_the_hops_of_an_all_reduce():
-    tree = {"start": 0.0, "step_latency": 1.0, "hop_latency": 1e-6, "low_latency_bandwidth": INFINITY}
-    both = call(all_reduce_time, group=64, domains=8, **tree)
-    assert call(all_gather_time, group=64, domains=8, **tree) == pytest.approx(both / 2)
+def test_one_way_collectives_have_no_tree_so_that_their_latency_grows_with_the_ranks():
+    low = {"start": 0.0, "step_latency": 1.0, "hop_latency": 1e-6, "low_latency_bandwidth": INFINITY}
+    gathers = [call(all_gather_time, group=n, **low) for n in (8, 64, 512)]
+    assert gathers == pytest.approx([7e-6, 63e-6, 511e-6])
+    reduces = [call(all_reduce_time, group=n, domains=n // 8, **low) for n in (8, 64, 512)]
+    assert reduces[2] < 3 * reduces[1] < 30 * reduces[0]
+
+
+def test_trees_take_over_where_a_ring_over_many_nodes_waits_for_its_steps():
+    ring = {"group": 1024, "domains": 256, "step_latency": 12e-6}
+    trees = {"tree_hop_latency": 50e-6, "tree_bandwidth": 40e9}
+    assert call(all_reduce_time, size=64e6, **ring, **trees) < 0.3 * call(all_reduce_time, size=64e6, **ring)
+    assert call(all_reduce_time, size=64e9, **ring, **trees) == call(all_reduce_time, size=64e9, **ring)
+
+
+@pytest.mark.parametrize(
+    ("nodes_of", "nics", "measured_bandwidth"), [(4, 100e9, 158e9), (8, 400e9, 696e9), (8, 50e9, 78e9)]
+)
+def test_trees_between_two_nodes_reach_more_than_the_nics_and_at_most_twice(nodes_of, nics, measured_bandwidth):
+    """GH200 on Slingshot, B200 on InfiniBand, A100 on EFA: published nccl-tests tables."""
+    most = two_domain_bandwidth(group=2 * nodes_of, local=nodes_of, remote_bandwidth=nics / nodes_of)
+    assert nics < measured_bandwidth < most < 2 * nics
+
+
+def test_two_ranks_on_two_nodes_gain_nothing_from_trees():
+    assert two_domain_bandwidth(group=2, local=1, remote_bandwidth=25e9) == 25e9
+
+
+@pytest.mark.parametrize(("ranks", "measured_bandwidth"), [(2, 156e9), (3, 184e9), (5, 203e9), (8, 213e9)])
+def test_copying_its_own_part_slows_a_small_group_most(ranks, measured_bandwidth):
+    assert copying_bandwidth(220e9, ranks) == pytest.approx(measured_bandwidth, rel=0.15)
+    assert copying_bandwidth(20e9, ranks) == pytest.approx(20e9, rel=0.03)
+
+
+def test_broadcast_sends_the_whole_message_over_every_link_of_its_chain():
+    assert broadcast_time(1e9, 8, bandwidth=100e9, start=1e-5, step_latency=1e-6) == pytest.approx(10e-3 + 17e-6)
+    assert broadcast_time(1e9, 1, bandwidth=100e9, start=1e-5, step_latency=1e-6) == 0
+
+
+def test_small_sends_and_exchanges_take_the_protocol_of_little_latency():
+    quick = {"hop_latency": 3e-6, "low_latency_bandwidth": 10e9}
+    assert send_time(1e3, bandwidth=200e9, latency=50e-6, **quick) == pytest.approx(3.1e-6)
+    assert send_time(1e9, bandwidth=200e9, latency=50e-6, **quick) == send_time(1e9, bandwidth=200e9, latency=50e-6)
+    shared = {"hop_latency": 1e-6, "low_latency_share": 0.1, "step_latency": 20e-6}
+    assert exchange(size=1e3, **shared) < exchange(size=1e3, step_latency=20e-6)
+    assert exchange(size=1e9, **shared) == exchange(size=1e9, step_latency=20e-6)
 
 
 @pytest.mark.parametrize("collective", RING_COLLECTIVES)

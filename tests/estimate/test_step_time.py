@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from planner.cost.bandwidths import copying_bandwidth
 from planner.cost.flops import sc21_flops
 from planner.estimate.throughput import forward_flops, throughput
 from planner.spec.model import Attention, Experts, Layer, Mlp, Model
@@ -116,7 +117,9 @@ def test_gathered_keys_are_waited_for_and_their_gradients_scattered(bench, recom
     bench = replace(bench, stack=replace(bench.stack, keeps_gathered_keys=keeps))
     plan = Plan(cp=8, context_kind=ContextKind.ALL_GATHER, num_microbatches=64, recompute=recompute)
     keys_and_values = 4096 * 2 * 8 * 128 * 2
-    assert bench.time(plan).cp_exposed == pytest.approx(64 * 32 * collectives * 7 / 8 * keys_and_values / 400e9)
+    assert bench.time(plan).cp_exposed == pytest.approx(
+        64 * 32 * collectives * 7 / 8 * keys_and_values / copying_bandwidth(400e9, 8)
+    )
 
 
 def test_one_rank_gathers_nothing(bench):
@@ -186,5 +189,5 @@ def test_sharded_gradients_summed_locally_are_reduced_once(bench):
     serial = replace(bench, profile=replace(bench.profile, overlap_penalty=1.0))
     plan = Plan(dp_shard=8, sharding=Sharding.ZERO3, num_microbatches=8)
     every, once = (serial.time(replace(plan, gradient_sync=sync)) for sync in (0, GradientSync.ONCE))
-    reductions = 7 * 7 / 8 * 4 * bench.model.parameters / 400e9
+    reductions = 7 * 7 / 8 * 4 * bench.model.parameters / copying_bandwidth(400e9, 8)
     assert every.dp_exposed - once.dp_exposed == pytest.approx(reductions, rel=0.01)

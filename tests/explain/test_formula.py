@@ -118,8 +118,9 @@ def test_collectives_follow_from_sharding_and_sequence_parallelism():
         Plan(dp_shard=4, dp_replicate=2, sharding=Sharding.ZERO3),
     )
     calls = [{name.rpartition(".")[2] for name in names_of("dp_exposed", plan)} for plan in (ddp, fsdp, hsdp)]
-    assert calls[0] == {"exposed_time", "all_reduce_time", "bus_bandwidth"}
-    assert calls[1] == {"exposed_time", "all_gather_time", "reduce_scatter_time", "bus_bandwidth"}
+    assert calls[0] == {"exposed_time", "all_reduce_time", "bus_bandwidth", "two_domain_bandwidth"}
+    gathers = {"all_gather_time", "reduce_scatter_time", "bus_bandwidth", "copying_bandwidth"}
+    assert calls[1] == {"exposed_time", *gathers}
     assert calls[2] == calls[0] | calls[1]
     assert "planner.cost.collectives.all_reduce_time" not in names_of("tp_exposed", Plan(tp=2, sequence_parallel=1))
 
