@@ -1,7 +1,7 @@
 import os
+import resource
 import subprocess
 import sys
-import time
 from importlib.metadata import EntryPoint
 
 import click
@@ -41,10 +41,14 @@ def test_help_of_a_command_starts_without_numpy(command):
 
 
 def test_help_takes_less_than_three_tenths_of_a_second():
+    def processor_time():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     def once():
-        start = time.perf_counter()
+        start = processor_time()
         subprocess.run([sys.executable, "-m", "planner", "--help"], capture_output=True, check=True)
-        return time.perf_counter() - start
+        return processor_time() - start
 
     assert min(once() for _ in range(5)) < 0.3
 
