@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.collectives_fit import FIELDS, Fitted, Measured, fitted, predictor, read_measured
+from calibration.collectives_fit import FEWEST, FIELDS, Fitted, Measured, fitted, predictor, read_measured
 from planner.catalogue.collective_errors import CALIBRATED, DATASHEET, DEFAULT, RANGES
 from planner.estimate.communication import Network
 from planner.quantities import Column
@@ -60,6 +60,11 @@ class Catalogue:
         """The rows that a kind is fitted to: a fabric's are those between links of every generation."""
         kinds = [name for name in self.priors if name == kind or (kind in FABRICS and name.startswith(f"{kind}-"))]
         return self.measured.rows(kinds, collective, self.chosen)
+
+    def counted(self, kind: str, collective: str) -> Column:
+        """The rows that a kind was fitted to; none where there were too few."""
+        rows = self.rows(kind, collective)
+        return rows if len(rows) >= FEWEST else rows[:0]
 
     def network(self, kind: str, collective: str) -> Callable[[str, Fitted], Network]:
         """Networks of a kind with given figures, by the link that it joins or is."""
@@ -175,7 +180,7 @@ def entries(catalogue: Catalogue) -> Iterator[str]:
 def _trees(catalogue: Catalogue, kind: str) -> Iterator[str]:
     """What is known of an all-reduce's trees: as stated of a link, as fitted of a fabric."""
     entry, fabric = catalogue.priors[kind], kind.split("-")[0] in FABRICS
-    rows = len(catalogue.rows(kind, "all_reduce")) if fabric else 0
+    rows = len(catalogue.counted(kind, "all_reduce")) if fabric else 0
     for name in (TWO_DOMAINS, TREES):
         if name not in entry and not rows:
             continue
@@ -190,7 +195,7 @@ def _trees(catalogue: Catalogue, kind: str) -> Iterator[str]:
 
 def _entry(catalogue: Catalogue, kind: str, collective: str) -> Iterator[str]:
     """One collective of a kind; none where nothing is stated and nothing was measured."""
-    measured, rows = catalogue.measured, catalogue.rows(kind, collective)
+    measured, rows = catalogue.measured, catalogue.counted(kind, collective)
     stated = catalogue.priors[kind].get(collective)
     if stated is None and not len(rows):
         return

@@ -29,6 +29,8 @@ TRUST = 5.0
 MOST_EFFICIENCY = 0.99
 """A ring carries no more than its links, unless its starting point says so (a switch that reduces)."""
 LEAST_START = 1e-6
+FEWEST = 5
+"""Calls below which a class keeps its starting values."""
 ROUNDS = 30
 STEP = 1e-3
 LEFT_OUT = ("moc_", "l40s_")
@@ -161,7 +163,7 @@ def fitted(start: Fitted, measured: Measured, rows: Column, times: Predictor) ->
 
     A site weighs as the root of its tables, and a table as the root of its rows: rows of one table share its settings.
     """
-    if not len(rows):
+    if len(rows) < FEWEST:
         return start
     origin, weights, target = start.values(), _weights(measured, rows), np.log(measured.times[rows])
 

@@ -38,13 +38,13 @@ def collective_fits(fabric: Fabric | None = None) -> Fits:
 def limited_bandwidth(kind: str, bandwidth: BytesPerSecond) -> BytesPerSecond:
     """What the shares of a kind of fabric are shares of: the node's NICs together, or these after the software.
 
-    Sockets copy every byte at a few GB/s before it is sent: 1 / (1 / bandwidth + 1 / limit).
+    Sockets copy every byte at a few GB/s while others are sent: 1 / sqrt(1 / bandwidth**2 + 1 / limit**2).
 
-    >>> limited_bandwidth("ethernet", 5e9), limited_bandwidth("infiniband", 50e9)
-    (2500000000.0, 50000000000.0)
+    >>> round(limited_bandwidth("ethernet", 3e9) / 1e9, 2), limited_bandwidth("infiniband", 50e9) / 1e9
+    (2.4, 50.0)
     """
     limit = _entries().get(kind, {}).get("limit_gb_per_s")
-    return 1 / (1 / bandwidth + 1 / to_base(limit, "GB/s")) if limit else bandwidth
+    return (bandwidth**-2 + to_base(limit, "GB/s") ** -2) ** -0.5 if limit else bandwidth
 
 
 def kind_of(fabric: str, link: str) -> str:

@@ -24,17 +24,19 @@ def two_domain_bandwidth(*, group: Count, local: Count, remote_bandwidth: BytesP
 
 
 def copying_bandwidth(
-    bandwidth: BytesPerSecond, local: Count, *, copy_bandwidth: BytesPerSecond = 800e9
+    bandwidth: BytesPerSecond, local: Count, *, copy_bandwidth: BytesPerSecond = 700e9
 ) -> BytesPerSecond:
     """What the ranks of one domain reach of `bandwidth` where each copies its own part too.
 
-    B = 1 / (1 / bandwidth + 1 / ((l-1) copy_bandwidth))
+    B = bandwidth / (1 + min(bandwidth / copy_bandwidth, 1/3) / (l-1))
 
     The same kernel copies the part that a rank gathers or exchanges with itself, 1/(l-1) of what it sends: it counts
     where groups are small and links fast. Source: all-gather of 2, 3, 5 and 8 A100 reaches 156, 184, 203 and 213 GB/s,
-    all-to-all 181 on 2 and 225 on 8 (github.com/abhivijay96/nccl-tests); 800 GB/s fitted to both.
+    all-to-all 181 on 2 and 225 on 8 (github.com/abhivijay96/nccl-tests); of 2 B200 483, where more reach some 650.
+    Both constants are fitted to these.
 
     >>> round(float(copying_bandwidth(227e9, 2)) / 1e9), round(float(copying_bandwidth(227e9, 8)) / 1e9)
-    (177, 218)
+    (171, 217)
     """
-    return 1 / (1 / bandwidth + 1 / (np.maximum(local - 1, 1) * copy_bandwidth))
+    copying = np.minimum(bandwidth / copy_bandwidth, 1 / 3)
+    return bandwidth / (1 + copying / (np.maximum(local, 2) - 1))
