@@ -55,6 +55,7 @@ def test_the_catalogue_is_what_the_script_makes_of_the_tables(catalogue):
 
 
 def test_a_source_left_out_is_predicted_within_the_bounds_of_each_range_of_sizes(measured, unseen):
+    """From starting values that were chosen with these tables in sight; the strict figures are those of plain ones."""
     below, middle, above = medians(measured, unseen)
     assert below < 0.31
     assert middle < 0.24
