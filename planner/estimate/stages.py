@@ -83,15 +83,29 @@ def _role_layers(pattern: tuple[int, ...], weights: tuple[int, ...], split: _Spl
 
 def _layers_by_rank(kinds: Column, split: _Split) -> Column:
     """Layer counts of shape (ranks, kinds): each rank's layers are dealt to it in `virtual_stages` chunks."""
-    counts = np.zeros((split.pp, kinds.shape[1]))
     per_rank = layers_per_rank(len(kinds), split.pp, split.first, split.last)
-    start = 0
-    for chunk in range(split.virtual_stages):
-        for rank, layers in enumerate(per_rank):
-            size = _chunk_size(layers, chunk, split.virtual_stages, longest_last=rank == 0)
-            counts[rank] += kinds[start : start + size].sum(axis=0)
-            start += size
+    sizes = chunk_sizes(per_rank, split.virtual_stages)
+    ends = np.cumsum(sizes)
+    counts = np.zeros((split.pp, kinds.shape[1]))
+    for stage, (size, end) in enumerate(zip(sizes, ends, strict=True)):
+        counts[stage % split.pp] += kinds[end - size : end].sum(axis=0)
     return counts
+
+
+def chunk_sizes(per_rank: list[int], chunks: int) -> list[int]:
+    """Layers of chunk 0 of every rank, then of chunk 1, and so on: the order of the data flow.
+
+    A rank's layers that do not divide by its chunks make its last chunks longer on the first rank, and its first ones
+    elsewhere, so that embedding and head stand beside the short ones.
+
+    >>> chunk_sizes([2, 3, 3, 2], 1), chunk_sizes([63, 63], 2)
+    ([2, 3, 3, 2], [31, 32, 32, 31])
+    """
+    return [
+        _chunk_size(layers, chunk, chunks, longest_last=rank == 0)
+        for chunk in range(chunks)
+        for rank, layers in enumerate(per_rank)
+    ]
 
 
 def _chunk_size(layers: int, chunk: int, chunks: int, *, longest_last: bool) -> int:
