@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import FileFormatError
 from planner.quantities import Bytes, Seconds, to_base
+from planner.validate.csv_rows import csv_rows
 
 REQUIRED = ("collective", "n_ranks", "size_bytes")
 """Columns without which nothing can be predicted; all others may be absent or empty."""
@@ -70,7 +70,7 @@ def read_collectives(path: Path) -> MeasuredCalls:
     Times stand in `time_us`, or follow from size and `algbw_gbs`. Raises FileFormatError, naming file, line and column,
     where the file cannot be read, lacks a required column, or holds something else than a number where one belongs.
     """
-    lines = list(_lines(path))
+    lines = list(csv_rows(path, REQUIRED, of=" of a table of collectives"))
     return MeasuredCalls([_stated(cells, where) for where, cells in lines], [_time(c, where) for where, c in lines])
 
 
@@ -82,36 +82,6 @@ def collective_name(text: str) -> str:
     """
     letters = re.sub(r"[^a-z]", "", text.lower().removesuffix("_perf")).removeprefix("nccl").removeprefix("rccl")
     return NAMES.get(letters, "")
-
-
-def _lines(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Each row's place in the file and its cells by column."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip().lower() for name in next(reader, [])]
-            _check_header(header, path)
-            for cells in reader:
-                where = f"{path}: line {reader.line_num}"
-                if cells and len(cells) != len(header):
-                    raise FileFormatError(f"has {len(cells)} cells, but the header {len(header)}", where=where)
-                if cells:
-                    yield where, dict(zip(header, (cell.strip() for cell in cells), strict=True))
-    except OSError as error:
-        raise FileFormatError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise FileFormatError("is not UTF-8 text", where=str(path)) from error
-    except csv.Error as error:
-        raise FileFormatError(f"is not CSV: {error}", where=str(path)) from error
-
-
-def _check_header(header: list[str], path: Path) -> None:
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise FileFormatError(f"lacks the columns {', '.join(missing)} of a table of collectives", where=str(path))
-    twice = sorted({name for name in header if name and header.count(name) > 1})
-    if twice:
-        raise FileFormatError(f"has the column {twice[0]} twice", where=str(path))
 
 
 def _stated(cells: Mapping[str, str], where: str) -> StatedCall:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from planner.errors import FileFormatError
+from planner.validate.csv_rows import csv_rows
 
 REQUIRED = ("gpu", "n_gpus", "layers", "hidden", "heads", "vocab", "seq_len")
 """Columns without which a table says too little; all others may be absent or empty."""
@@ -97,37 +97,9 @@ def read_table(path: Path) -> list[tuple[Stated, Measured]]:
     Raises FileFormatError, naming file, line and column, where the file cannot be read, lacks a required column, or
     holds something else than the column's type.
     """
-    return [(_record(Stated, cells, where), _record(Measured, cells, where)) for where, cells in _lines(path)]
-
-
-def _lines(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Each row's place in the file and its cells by column."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            _check_header(header, path)
-            for cells in reader:
-                where = f"{path}: line {reader.line_num}"
-                if cells and len(cells) != len(header):
-                    raise FileFormatError(f"has {len(cells)} cells, but the header {len(header)}", where=where)
-                if cells:
-                    yield where, dict(zip(header, cells, strict=True))
-    except OSError as error:
-        raise FileFormatError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise FileFormatError("is not UTF-8 text", where=str(path)) from error
-    except csv.Error as error:
-        raise FileFormatError(f"is not CSV: {error}", where=str(path)) from error
-
-
-def _check_header(header: list[str], path: Path) -> None:
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise FileFormatError(f"lacks the columns {', '.join(missing)}", where=str(path))
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise FileFormatError(f"has the column {twice[0]} twice", where=str(path))
+    return [
+        (_record(Stated, cells, where), _record(Measured, cells, where)) for where, cells in csv_rows(path, REQUIRED)
+    ]
 
 
 def _record(kind: type[R], cells: Mapping[str, str], where: str) -> R:

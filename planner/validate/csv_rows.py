@@ -1,0 +1,43 @@
+"""The rows of a CSV, with what is wrong of the file in one line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from planner.errors import FileFormatError
+
+
+def csv_rows(path: Path, required: Iterable[str], *, of: str = "") -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Each row's place in the file and its cells by column, blanks around them dropped, columns in any case.
+
+    Raises FileFormatError where the file cannot be read, has rows of another length than its header, a column twice, or
+    none that is required; `of` says, after a blank, what these are columns of.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip().lower() for name in next(reader, [])]
+            _check_header(header, required, where=str(path), of=of)
+            for cells in reader:
+                where = f"{path}: line {reader.line_num}"
+                if cells and len(cells) != len(header):
+                    raise FileFormatError(f"has {len(cells)} cells, but the header {len(header)}", where=where)
+                if cells:
+                    yield where, dict(zip(header, (cell.strip() for cell in cells), strict=True))
+    except OSError as error:
+        raise FileFormatError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise FileFormatError("is not UTF-8 text", where=str(path)) from error
+    except csv.Error as error:
+        raise FileFormatError(f"is not CSV: {error}", where=str(path)) from error
+
+
+def _check_header(header: list[str], required: Iterable[str], *, where: str, of: str) -> None:
+    missing = [name for name in required if name not in header]
+    if missing:
+        raise FileFormatError(f"lacks the columns {', '.join(missing)}{of}", where=where)
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if twice:
+        raise FileFormatError(f"has the column {twice[0]} twice", where=where)
