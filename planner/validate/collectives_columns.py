@@ -10,7 +10,7 @@ from pathlib import Path
 
 from planner.errors import FileFormatError
 from planner.quantities import Bytes, Seconds, to_base
-from planner.validate.csv_rows import csv_rows
+from planner.validate.csv_rows import csv_rows, number
 
 REQUIRED = ("collective", "n_ranks", "size_bytes")
 """Columns without which nothing can be predicted; all others may be absent or empty."""
@@ -123,15 +123,10 @@ def _time(cells: Mapping[str, str], where: str) -> Seconds:
 
 def _number(cells: Mapping[str, str], column: str, where: str) -> float:
     text = cells.get(column, "")
-    if text.lower() in EMPTY:
-        return 0.0
     try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise FileFormatError(f"{column} should be a number, zero or more, not {text!r:.60}", where=where)
-    return value
+        return number(text, EMPTY)
+    except ValueError as error:
+        raise FileFormatError(f"{column} should be {error}, not {text!r:.60}", where=where) from error
 
 
 def _count(cells: Mapping[str, str], column: str, where: str) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from planner.errors import FileFormatError
-from planner.validate.csv_rows import csv_rows
+from planner.validate.csv_rows import csv_rows, number
 
 REQUIRED = ("gpu", "n_gpus", "layers", "hidden", "heads", "vocab", "seq_len")
 """Columns without which a table says too little; all others may be absent or empty."""
@@ -115,15 +114,7 @@ def _parsed(parse: Callable[[str], Any], text: str, column: str, where: str) -> 
 
 
 def _number(text: str) -> float:
-    if text.lower() in EMPTY:
-        return 0.0
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise ValueError("a number, zero or more")
-    return value
+    return number(text, EMPTY)
 
 
 def _count(text: str) -> int:

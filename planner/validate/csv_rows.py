@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from planner.errors import FileFormatError
@@ -41,3 +42,20 @@ def _check_header(header: list[str], required: Iterable[str], *, where: str, of:
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise FileFormatError(f"has the column {twice[0]} twice", where=where)
+
+
+def number(text: str, empty: Collection[str]) -> float:
+    """A cell's number, 0 for one of the texts that state nothing. Raises ValueError saying what it should be.
+
+    >>> number("1e3", ("n/a",)), number("N/A", ("n/a",))
+    (1000.0, 0.0)
+    """
+    if text.lower() in empty:
+        return 0.0
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise ValueError("a number, zero or more")
+    return value
