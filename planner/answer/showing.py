@@ -153,6 +153,8 @@ def _fabric_lines(shown: Fabric) -> list[tuple[str, str, str]]:
         ("one NIC, one way", f"{float(shown.nic_bandwidth) / GB:g} GB/s", _source(shown, "nic_bandwidth")),
         ("latency", f"{float(shown.latency) * 1e6:.3g} us", _source(shown, "latency")),
         ("oversubscription", f"{shown.oversubscription:g}", ""),
+        *([("nodes per pod", f"{shown.nodes_per_pod:,}", "")] if shown.nodes_per_pod else []),
+        *([("pod oversubscription", f"{shown.pod_oversubscription:g}", "")] if shown.nodes_per_pod else []),
     ]
 
 

@@ -70,7 +70,6 @@ def _inside_is_flat(cluster: Cluster) -> bool:
 
 
 def _outside_is_flat(cluster: Cluster) -> bool:
-    """Whether all domains are equally near: one pool, and full bandwidth (or no leaf switches) between nodes."""
-    fabric = cluster.node.fabric
-    nodes_per_leaf = fabric.nodes_per_leaf or cluster.num_nodes
-    return len(cluster.pools) == 1 and (nodes_per_leaf >= cluster.num_nodes or fabric.oversubscription <= 1)
+    """Whether all domains are equally near: one pool, and no border of a thin leaf or pod between its nodes."""
+    borders = any(0 < nodes < cluster.num_nodes for nodes in cluster.node.fabric.thin_blocks)
+    return len(cluster.pools) == 1 and not borders

@@ -31,6 +31,11 @@ class Fabric:
     NIC's, one direction; `nics_per_node` 0 means as many as the node has (`Cluster.with_fabric` fills it in).
     `latency` is that of one step of a collective between nodes. `oversubscription` divides the leaf-to-spine capacity
     (1 = non-blocking); `nodes_per_leaf` 0 means rail-optimised: NIC i of every node on leaf i.
+
+    A third tier: `nodes_per_pod` nodes and the spines between their leaves are a pod (0 = one pod holds all), and
+    `pod_oversubscription` is what comes down to those spines over what goes up to the core, so that of a node's
+    bandwidth 1 / (oversubscription x pod_oversubscription) reaches other pods. Rails end at a pod's border: NIC i of
+    every node of the pod is on its leaf i.
     """
 
     name: str
@@ -40,12 +45,27 @@ class Fabric:
     latency: Seconds
     oversubscription: float = 1.0
     nodes_per_leaf: int = 0
+    nodes_per_pod: int = 0
+    pod_oversubscription: float = 1.0
     sources: Mapping[str, Source] = field(default_factory=dict)
 
     @property
     def node_bandwidth(self) -> BytesPerSecond:
         """All NICs of a node together, one direction."""
         return self.nics_per_node * self.nic_bandwidth
+
+    @property
+    def thin_blocks(self) -> tuple[int, ...]:
+        """Nodes of each kind of block that has less bandwidth to the rest than its nodes have; 0 means all nodes.
+
+        >>> Fabric("", "roce", 8, 50e9, 5e-6, nodes_per_leaf=2, nodes_per_pod=384, pod_oversubscription=7).thin_blocks
+        (384,)
+        """
+        tiers = (
+            (self.nodes_per_leaf or self.nodes_per_pod, self.oversubscription),
+            (self.nodes_per_pod, self.pod_oversubscription),
+        )
+        return tuple(nodes for nodes, ratio in tiers if ratio > 1)
 
 
 @dataclass(frozen=True)

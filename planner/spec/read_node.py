@@ -33,8 +33,9 @@ MOST_SLOTS = 32
 LINKS = ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "xgmi", "gaudi", *SLOTS)
 """Links whose efficiencies the catalogue knows."""
 FABRIC_FIGURES = {"nic_bandwidth": "B/s", "latency": "s"}
-FABRIC_COUNTS = {"nics_per_node": (1, 1024), "nodes_per_leaf": (0, 1_000_000)}
-FABRIC_KEYS = (*FABRIC_FIGURES, "kind", "nics_per_node", "oversubscription", "nodes_per_leaf", "source", "read")
+FABRIC_COUNTS = {"nics_per_node": (1, 1024), "nodes_per_leaf": (0, 1_000_000), "nodes_per_pod": (0, 1_000_000)}
+FABRIC_RATIOS = ("oversubscription", "pod_oversubscription")
+FABRIC_KEYS = (*FABRIC_FIGURES, *FABRIC_COUNTS, *FABRIC_RATIOS, "kind", "source", "read")
 NODE_FIGURES = {
     "link_bandwidth": "B/s",
     "link_latency": "s",
@@ -75,18 +76,31 @@ def read_fabric(
         if key in entries:
             given[key] = count(entries[key], where=at(where, key), least=least, most=most)
             sources[key] = Source(source=str(entries.get("source", origin)), read=str(entries.get("read", "")))
-    if "oversubscription" in entries:
-        ratio = positive_number(
-            entries["oversubscription"], where=at(where, "oversubscription"), most=MOST_OVERSUBSCRIBED
-        )
-        if ratio < 1:
-            raise SpecError(f"must be at least 1 (non-blocking), not {ratio:g}", where=at(where, "oversubscription"))
-        given["oversubscription"] = ratio
+    given |= {key: _ratio(entries[key], where=at(where, key)) for key in FABRIC_RATIOS if key in entries}
     if base is not None:
-        return replace(base, name=name or base.name, **given, sources={**base.sources, **sources})
-    check_complete(given, ("kind", "nic_bandwidth", "latency"), where=where)
-    given.setdefault("nics_per_node", 0)
-    return Fabric(name=name or given["kind"], sources=sources, **given)
+        fabric = replace(base, name=name or base.name, **given, sources={**base.sources, **sources})
+    else:
+        check_complete(given, ("kind", "nic_bandwidth", "latency"), where=where)
+        given.setdefault("nics_per_node", 0)
+        fabric = Fabric(name=name or given["kind"], sources=sources, **given)
+    _check_pods(fabric, where=where)
+    return fabric
+
+
+def _ratio(entry: Any, *, where: str) -> float:
+    ratio = positive_number(entry, where=where, most=MOST_OVERSUBSCRIBED)
+    if ratio < 1:
+        raise SpecError(f"must be at least 1 (non-blocking), not {ratio:g}", where=where)
+    return ratio
+
+
+def _check_pods(fabric: Fabric, *, where: str) -> None:
+    """Raise SpecError where a leaf would belong to two pods, or pods are thin that are not there."""
+    pod, leaf = fabric.nodes_per_pod, fabric.nodes_per_leaf
+    if pod and leaf and pod % leaf:
+        raise SpecError(f"must be a multiple of nodes_per_leaf ({leaf}), not {pod}", where=at(where, "nodes_per_pod"))
+    if fabric.pod_oversubscription > 1 and not pod:
+        raise SpecError("needs nodes_per_pod: how many nodes are a pod", where=at(where, "pod_oversubscription"))
 
 
 def fabric_entry(
@@ -156,8 +170,11 @@ def check_node(node: Node, *, where: str) -> None:
     one_of(node.fabric.kind, FABRIC_KINDS, "kind of network", where=at(where, "fabric.kind"))
     for key, (least, most) in NODE_COUNTS.items():
         count(getattr(node, key), where=at(where, key), least=least, most=most)
-    for key in ("nics_per_node", "nodes_per_leaf"):
-        count(getattr(node.fabric, key), where=at(where, f"fabric.{key}"), least=0, most=FABRIC_COUNTS[key][1])
+    for key, (_, most) in FABRIC_COUNTS.items():
+        count(getattr(node.fabric, key), where=at(where, f"fabric.{key}"), least=0, most=most)
+    for key in FABRIC_RATIOS:
+        _ratio(getattr(node.fabric, key), where=at(where, f"fabric.{key}"))
+    _check_pods(node.fabric, where=at(where, "fabric"))
 
 
 def named_parts(

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.quantities import Column, Seconds
-from planner.spec.cluster import Cluster, Wiring
-from planner.topology.graph import uplink_bandwidth
+from planner.quantities import BytesPerSecond, Column, Seconds
+from planner.spec.cluster import Cluster, Pool, Wiring
+from planner.topology.graph import pod_uplink_bandwidth, uplink_bandwidth
 from planner.topology.patterns import Pattern
 from planner.topology.placement import Layout, groups
 from planner.topology.routes import Doors, Limit, Routes
@@ -49,7 +49,8 @@ class Traffic:
     target: Column
     load: Column
     off_unit: Column
-    """The part of the load that crosses the spine."""
+    """The part of the load that crosses a spine."""
+    off_pod: Column
     off_site: Column
 
 
@@ -90,7 +91,7 @@ def _own_way_out(routes: Routes) -> tuple[Limit, Seconds] | None:
     """Limit and latency of a rank's way to another domain where no two ranks share any link of it; else None."""
     fabric, doors = routes.pools[0].node.fabric, routes.doors[0]
     users = (doors.leaving > 0).sum(axis=0) + (doors.entering > 0).sum(axis=0)
-    if len(routes.pools) > 1 or fabric.oversubscription > 1 or not users.size or users.max() > 1:
+    if len(routes.pools) > 1 or fabric.thin_blocks or not users.size or users.max() > 1:
         return None
     loads = (doors.leaving + doors.entering).max(axis=0)
     return _worst(routes, doors, loads), doors.latency_out + doors.latency_in
@@ -115,24 +116,30 @@ def _chain_traffic(parts: Runs, seat: Seats) -> Traffic:
 
 
 def _streams(source: Column, target: Column, seat: Seats) -> Traffic:
-    off_unit, off_site = seat.leaf[source] != seat.leaf[target], seat.site[source] != seat.site[target]
-    return Traffic(source, target, np.ones(source.size), off_unit.astype(float), off_site.astype(float))
+    off = ((place[source] != place[target]).astype(float) for place in (seat.leaf, seat.pod, seat.site))
+    return Traffic(source, target, np.ones(source.size), *off)
 
 
 def _all_to_all_traffic(parts: Runs, seat: Seats) -> Traffic:
     """Every rank sends to all ranks outside its domain alike, and receives as much.
 
-    Within a rail-optimised pool nothing crosses the spine, since a message first moves inside its node to the
+    Within a rail-optimised pool or pod nothing crosses a spine, since a message first moves inside its node to the
     accelerator on the receiver's rail (NCCL's PXN).
     """
-    members = parts.members[parts.spread]
-    size, source, site = members.shape[1], members.ravel(), seat.site[members]
-    near, under = parts.length[parts.spread], runs(members, seat.unit).length
-    both = runs(members, seat.domain * len(seat.unit) + seat.unit).length
-    off_domain, off_unit = size - near, size - (near + under - both)
+    members, near = parts.members[parts.spread], parts.length[parts.spread]
+    source, site = members.ravel(), seat.site[members]
+    off_domain = members.shape[1] - near
+    off_unit, off_pod = (_peers_beyond(members, near, place, seat) for place in (seat.unit, seat.pod))
     off_site = (site[:, :, None] != site[:, None, :]).sum(axis=2) if site.any() else np.zeros(site.shape)
     most = off_domain.max(initial=1)
-    return Traffic(source, source, *((peers / most).ravel() for peers in (off_domain, off_unit, off_site)))
+    return Traffic(source, source, *((peers / most).ravel() for peers in (off_domain, off_unit, off_pod, off_site)))
+
+
+def _peers_beyond(members: Column, near: Column, place: Column, seat: Seats) -> Column:
+    """How many of a member's group are neither in its domain, where it has `near`, nor at the same place."""
+    there = runs(members, place).length
+    both = runs(members, seat.domain * len(place) + place).length
+    return members.shape[1] - (near + there - both)
 
 
 _TRAFFIC = {
@@ -199,19 +206,28 @@ def _by_slot(ranks: Column, load: Column, seat: Seats, pool: int, shape: tuple[i
 
 
 def _uplinks(cluster: Cluster, traffic: Traffic, seat: Seats) -> Iterator[Limit]:
-    """Leaf to spine, where the leaves are oversubscribed (otherwise the NICs below are always the tighter limit)."""
+    """Leaf to spine and pod to core, where these are oversubscribed (else what is below always is the limit)."""
     for code, pool in enumerate(cluster.pools):
-        fabric = pool.node.fabric
-        if fabric.oversubscription <= 1 or not traffic.off_unit.any():
-            continue
-        capacity = uplink_bandwidth(pool)
-        if not fabric.nodes_per_leaf:
-            capacity *= max(fabric.nics_per_node // pool.node.gpus_per_node, 1)
-        for ranks, ends in ((traffic.source, ("leaf", "spine")), (traffic.target, ("spine", "leaf"))):
-            here = seat.pool[ranks] == code
-            load = float(np.bincount(seat.leaf[ranks[here]], traffic.off_unit[here], minlength=1).max())
-            if load:
-                yield Limit(capacity / load, load, capacity, fabric.kind, ends)
+        for place, off, capacity, ends in _thin_tiers(pool, traffic, seat):
+            for ranks, way in ((traffic.source, ends), (traffic.target, ends[::-1])):
+                here = seat.pool[ranks] == code
+                load = float(np.bincount(place[ranks[here]], off[here], minlength=1).max())
+                if load:
+                    yield Limit(capacity / load, load, capacity, pool.node.fabric.kind, way)
+
+
+def _thin_tiers(
+    pool: Pool, traffic: Traffic, seat: Seats
+) -> Iterator[tuple[Column, Column, BytesPerSecond, tuple[str, str]]]:
+    """Of each oversubscribed tier: where ranks sit, what leaves there, the uplinks' bandwidth and what they join."""
+    fabric = pool.node.fabric
+    if fabric.oversubscription > 1:
+        # Without leaves of whole nodes a rank has the leaves of all its rails.
+        rails = 1 if fabric.nodes_per_leaf else max(fabric.nics_per_node // pool.node.gpus_per_node, 1)
+        above = "pod" if fabric.nodes_per_pod else "spine"
+        yield seat.leaf, traffic.off_unit, uplink_bandwidth(pool) * rails, ("leaf", above)
+    if fabric.pod_oversubscription > 1:
+        yield seat.pod, traffic.off_pod, pod_uplink_bandwidth(fabric), ("pod", "spine")
 
 
 def _wan(cluster: Cluster, traffic: Traffic, seat: Seats) -> Iterator[Limit]:

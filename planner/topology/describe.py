@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from planner.errors import unknown_name
 from planner.quantities import format_bandwidth, format_seconds
-from planner.spec.cluster import Cluster, Node, Pool, Wiring
+from planner.spec.cluster import Cluster, Fabric, Node, Pool, Wiring
 from planner.spec.plan import Plan
 from planner.topology.contention import Share
-from planner.topology.graph import uplink_bandwidth
+from planner.topology.graph import pod_uplink_bandwidth, uplink_bandwidth
 from planner.topology.group_links import share_of
 from planner.topology.patterns import Pattern
 from planner.topology.placement import AXES
@@ -67,7 +67,7 @@ def _pool_lines(pool: Pool, *, alone: bool) -> list[str]:
         return lines
     each, share = format_bandwidth(fabric.nic_bandwidth), format_bandwidth(fabric.node_bandwidth / node.gpus_per_node)
     lines.append(f"{_count(fabric.nics_per_node, 'NIC')} per node ({fabric.kind}) of {each}: {share} per GPU")
-    return [*lines, _leaf_line(pool)]
+    return [*lines, _leaf_line(pool), *([_pod_line(fabric)] if fabric.nodes_per_pod else [])]
 
 
 def _switch_line(node: Node) -> str:
@@ -116,6 +116,14 @@ def _leaf_line(pool: Pool) -> str:
     return f"{place}, oversubscribed {fabric.oversubscription:g}:1 above: {uplink} from each leaf to the spine"
 
 
+def _pod_line(fabric: Fabric) -> str:
+    pod = f"{_count(fabric.nodes_per_pod, 'node')} per pod"
+    if fabric.pod_oversubscription <= 1:
+        return f"{pod}, non-blocking to the core"
+    uplink = format_bandwidth(pod_uplink_bandwidth(fabric))
+    return f"{pod}, oversubscribed {fabric.pod_oversubscription:g}:1 above: {uplink} from each pod to the core"
+
+
 def _tree(branches: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     lines = []
     for number, (title, twigs) in enumerate(branches):
@@ -150,9 +158,10 @@ def _nics(share: Share, cluster: Cluster) -> str:
 
 
 def _shared(limit: Limit, cluster: Cluster) -> str:
-    words = _shared_words(limit)
-    over = cluster.node.fabric.oversubscription
-    return f"{words}, oversubscribed {over:g}:1" if set(limit.ends) == {"leaf", "spine"} else words
+    words, fabric = _shared_words(limit), cluster.node.fabric
+    if "leaf" in limit.ends and "nic" not in limit.ends:
+        return f"{words}, oversubscribed {fabric.oversubscription:g}:1"
+    return f"{words}, oversubscribed {fabric.pod_oversubscription:g}:1" if "pod" in limit.ends else words
 
 
 def _shared_words(limit: Limit) -> str:
@@ -164,7 +173,8 @@ def _shared_words(limit: Limit) -> str:
 
 
 _NAMES = (
-    ({"leaf", "spine"}, "a leaf's uplinks"),
+    ({"pod", "spine"}, "a pod's uplinks"),
+    ({"leaf", "pod", "spine"}, "a leaf's uplinks"),
     ({"spine", "wan"}, "the WAN"),
     ({"socket"}, "the link between CPU sockets"),
     ({"socket", "memory"}, "host memory"),

@@ -1,14 +1,15 @@
 """A cluster drawn as a directed graph of links.
 
 Vertices are tuples whose first word is their kind: ("gpu", node, i), ("nvswitch", pool, domain), ("pcie", node, k),
-("socket", node, k), ("memory", node, k), ("nic", node, j), ("leaf", pool, l), ("spine", site), ("wan",). Every edge
-has a twin in the other direction and carries `capacity` (B/s, of its own direction), `latency` (s), `kind` (the link
-generation, "pcie", "upi", "memory", the fabric's kind, "wan") and `shared_by`, the number of nodes whose traffic it
-bears, drawn or not.
+("socket", node, k), ("memory", node, k), ("nic", node, j), ("leaf", pool, l), ("pod", pool, p), ("spine", site),
+("wan",). In a network of three tiers the spines of a pod lie between its leaves and the top of the site, which is then
+the core. Every edge has a twin in the other direction and carries `capacity` (B/s, of its own direction), `latency`
+(s), `kind` (the link generation, "pcie", "upi", "memory", the fabric's kind, "wan") and `shared_by`, the number of
+nodes whose traffic it bears, drawn or not.
 
 Folding: all nodes of a pool are alike, so only those are drawn that show every kind of route: the first two nodes
-(neighbours under one leaf), the first of the second link domain, and the first under the second leaf. What undrawn
-nodes share with them (a leaf's uplinks, the spine, the WAN) keeps its whole capacity.
+(neighbours under one leaf), the first of the second link domain, the first under the second leaf, and the first of
+the second pod. What undrawn nodes share with them (a leaf's or a pod's uplinks, the WAN) keeps its whole capacity.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def graph(cluster: Cluster, nodes: Iterable[int] | None = None) -> nx.DiGraph:
             _draw_host(links, node, index)
             _draw_domain(links, node, index, ("nvswitch", number, (index - first) // node.domain_nodes))
             _draw_nics(links, node, index, pool=number, place=index - first)
-        _draw_spine(links, pool, number)
+            _draw_uplinks(links, pool, number, place=index - first)
     _draw_wan(links, cluster)
     return links
 
@@ -61,7 +62,8 @@ def folded_nodes(cluster: Cluster) -> list[int]:
     """Indices of the nodes that stand for all others."""
     chosen = []
     for first, pool in numbered_pools(cluster):
-        offsets = {0, 1, pool.node.domain_nodes, pool.node.fabric.nodes_per_leaf}
+        fabric = pool.node.fabric
+        offsets = {0, 1, pool.node.domain_nodes, fabric.nodes_per_leaf, fabric.nodes_per_pod}
         chosen += [first + offset for offset in sorted(offsets) if offset < pool.num_nodes]
     return chosen
 
@@ -75,14 +77,27 @@ def nics_of(node: Node, gpu: int) -> range:
 
 def leaf_of(fabric: Fabric, place: Int, nic: Int) -> Int:
     """The leaf switch that a NIC is plugged into; `place` counts nodes within the pool."""
-    return place // fabric.nodes_per_leaf if fabric.nodes_per_leaf else nic
+    if fabric.nodes_per_leaf:
+        return place // fabric.nodes_per_leaf
+    return pod_of(fabric, place) * fabric.nics_per_node + nic
+
+
+def pod_of(fabric: Fabric, place: Int) -> Int:
+    """The pod that a node is in; `place` counts nodes within the pool."""
+    return place // fabric.nodes_per_pod if fabric.nodes_per_pod else place * 0
 
 
 def uplink_bandwidth(pool: Pool) -> BytesPerSecond:
-    """All links of one leaf to the spine together, one direction."""
+    """All links of one leaf to the spines together, one direction."""
     fabric = pool.node.fabric
-    ports = fabric.nodes_per_leaf * fabric.nics_per_node if fabric.nodes_per_leaf else pool.num_nodes
+    nodes = fabric.nodes_per_leaf or fabric.nodes_per_pod or pool.num_nodes
+    ports = nodes * fabric.nics_per_node if fabric.nodes_per_leaf else nodes
     return ports * fabric.nic_bandwidth / fabric.oversubscription
+
+
+def pod_uplink_bandwidth(fabric: Fabric) -> BytesPerSecond:
+    """All links of one pod's spines to the core together, one direction."""
+    return fabric.nodes_per_pod * fabric.node_bandwidth / (fabric.oversubscription * fabric.pod_oversubscription)
 
 
 def _check(cluster: Cluster) -> None:
@@ -162,11 +177,18 @@ def _draw_nics(links: nx.DiGraph, node: Node, index: int, *, pool: int, place: i
         _join(links, ("nic", index, j), leaf, fabric.kind, capacity=bandwidth, latency=fabric.latency / 2)
 
 
-def _draw_spine(links: nx.DiGraph, pool: Pool, number: int) -> None:
+def _draw_uplinks(links: nx.DiGraph, pool: Pool, number: int, *, place: int) -> None:
+    """From the leaves of a node to the top of its site, past the spines of its pod if there are pods."""
     fabric = pool.node.fabric
-    capacity, nodes = uplink_bandwidth(pool), fabric.nodes_per_leaf or pool.num_nodes
-    for leaf in [v for v in links if v[:2] == ("leaf", number)]:
-        _join(links, leaf, ("spine", pool.site), fabric.kind, capacity=capacity, shared_by=nodes)
+    above: Vertex = ("spine", pool.site)
+    pod: Vertex = ("pod", number, int(pod_of(fabric, place)))
+    if fabric.nodes_per_pod:
+        capacity = pod_uplink_bandwidth(fabric)
+        _join(links, pod, above, fabric.kind, capacity=capacity, shared_by=fabric.nodes_per_pod)
+    capacity, nodes = uplink_bandwidth(pool), fabric.nodes_per_leaf or fabric.nodes_per_pod or pool.num_nodes
+    for j in range(fabric.nics_per_node):
+        leaf = ("leaf", number, int(leaf_of(fabric, place, j)))
+        _join(links, leaf, pod if fabric.nodes_per_pod else above, fabric.kind, capacity=capacity, shared_by=nodes)
 
 
 def _draw_wan(links: nx.DiGraph, cluster: Cluster) -> None:

@@ -14,3 +14,5 @@ class Pattern(IntEnum):
     """To the next stage of a pipeline."""
     ALL_TO_ALL = 2
     """To every other, in equal parts."""
+    NEIGHBOURS = 3
+    """To the next in one ring, in the order of ranks (ring attention): a group leaves a node by one member's NIC."""

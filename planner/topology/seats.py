@@ -11,7 +11,7 @@ import numpy as np
 from planner.quantities import Column
 from planner.spec.cluster import Cluster, Pool
 from planner.spec.plan import Int
-from planner.topology.graph import leaf_of, nics_of, numbered_pools
+from planner.topology.graph import leaf_of, nics_of, numbered_pools, pod_of
 from planner.topology.patterns import Pattern
 from planner.topology.placement import Layout
 
@@ -29,7 +29,8 @@ class Seats:
     leaf: Column
     """Leaf switch of the nearest NIC."""
     unit: Column
-    """What is reached without the spine: the nodes under one leaf, or all nodes of a rail-optimised pool."""
+    """What is reached without a spine: the nodes under one leaf, or all nodes of a rail-optimised pod or pool."""
+    pod: Column
     site: Column
 
     def first(self, ranks: int) -> Seats:
@@ -57,8 +58,8 @@ def _pool_seats(pool: Pool, code: int, *, first: int, site: int) -> dict[str, An
     rank = np.arange(pool.num_nodes * node.gpus_per_node)
     index, slot = np.divmod(rank, node.gpus_per_node)
     nearest = np.array([min(nics_of(node, i), default=0) for i in range(node.gpus_per_node)])[slot]
-    leaf = leaf_of(fabric, index, nearest)
-    unit = first + (leaf if fabric.nodes_per_leaf else np.zeros_like(rank))
+    leaf, pod = leaf_of(fabric, index, nearest), first + pod_of(fabric, index)
+    unit = first + leaf if fabric.nodes_per_leaf else pod
     return {
         "pool": np.full_like(rank, code),
         "node": index,
@@ -66,6 +67,7 @@ def _pool_seats(pool: Pool, code: int, *, first: int, site: int) -> dict[str, An
         "domain": first + index // node.domain_nodes,
         "leaf": unit * max(fabric.nics_per_node, 1) + (0 if fabric.nodes_per_leaf else nearest),
         "unit": unit,
+        "pod": pod,
         "site": np.full_like(rank, site),
     }
 
@@ -103,11 +105,10 @@ def period(cluster: Cluster) -> int:
 
     It never does when it has several pools, or when all nodes share the oversubscribed leaves of their rails.
     """
-    node, fabric = cluster.node, cluster.node.fabric
-    thin = fabric.oversubscription > 1
-    if len(cluster.pools) > 1 or (thin and not fabric.nodes_per_leaf):
+    node = cluster.node
+    if len(cluster.pools) > 1:
         return 0
-    return lcm(node.domain_nodes, fabric.nodes_per_leaf if thin else 1) * node.gpus_per_node
+    return lcm(node.domain_nodes, *node.fabric.thin_blocks) * node.gpus_per_node
 
 
 def folded(layout: Layout, cycle: int, patterns: Int) -> Layout:

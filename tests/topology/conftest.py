@@ -30,8 +30,10 @@ class Machines:
         )  # fmt: skip
 
     @staticmethod
-    def fabric(nics: int, each: float, *, over: float = 1.0, per_leaf: int = 0, kind: str = "infiniband") -> Fabric:
-        return Fabric("net", kind, nics, each * 1e9, 5e-6, oversubscription=over, nodes_per_leaf=per_leaf)
+    def fabric(
+        nics: int, each: float, *, over: float = 1.0, per_leaf: int = 0, kind: str = "infiniband", **pods: float
+    ) -> Fabric:
+        return Fabric("net", kind, nics, each * 1e9, 5e-6, oversubscription=over, nodes_per_leaf=per_leaf, **pods)
 
     def switched(self, gpus: int = 8, link: float = 450.0, *, fabric: Fabric | None = None, **extra) -> Node:
         """DGX H100 unless told otherwise: NVSwitch, one 400 Gb/s NIC per GPU."""

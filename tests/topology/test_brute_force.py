@@ -150,6 +150,20 @@ def routers(machines):
         "racks": machines.cluster(
             machines.switched(2, fabric=fabric(2, 50.0, per_leaf=1, over=2), gpus_per_pcie_switch=1, domain_nodes=3), 6
         ),
+        "pods": machines.cluster(
+            machines.switched(
+                2,
+                fabric=fabric(2, 50.0, per_leaf=2, over=2, nodes_per_pod=4, pod_oversubscription=3),
+                gpus_per_pcie_switch=1,
+            ),
+            8,
+        ),
+        "pods of rails": machines.cluster(
+            machines.switched(
+                4, fabric=fabric(4, 50.0, over=1.5, nodes_per_pod=2, pod_oversubscription=3), gpus_per_pcie_switch=1
+            ),
+            5,
+        ),
         "pcie": machines.cluster(machines.pcie(gpus_per_pcie_switch=2, fabric=fabric(2, 12.5)), 2),
         "pcie, one NIC": machines.cluster(machines.pcie(gpus=4), 4),
         "host": machines.cluster(machines.pcie(peers=False, host_memory_bandwidth=60e9), 2),
@@ -160,7 +174,10 @@ def routers(machines):
     return {name: Router(cluster) for name, cluster in clusters.items()}
 
 
-KINDS = ("dgx", "six GPUs", "p4d", "many NICs", "leaf of three", "racks", "pcie", "pcie, one NIC", "host", "sites")
+KINDS = (
+    "dgx", "six GPUs", "p4d", "many NICs", "leaf of three", "racks", "pods", "pods of rails", "pcie", "pcie, one NIC",
+    "host", "sites",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

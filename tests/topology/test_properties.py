@@ -35,6 +35,9 @@ def clusters(machines):
     return {
         "dgx": machines.cluster(machines.switched(), 6),
         "thin spine": machines.cluster(machines.switched(fabric=fabric(4, 12.5, over=3, per_leaf=2)), 6),
+        "pods": machines.cluster(
+            machines.switched(fabric=fabric(8, 50.0, over=1.2, nodes_per_pod=4, pod_oversubscription=5)), 6
+        ),
         "cube mesh": machines.cluster(machines.dgx1(), 6),
         "racks": machines.cluster(machines.switched(2, fabric=fabric(2, 50.0), domain_nodes=9), 24),
         "pcie": machines.cluster(machines.pcie(gpus_per_pcie_switch=4), 6),
@@ -43,7 +46,7 @@ def clusters(machines):
     }
 
 
-KINDS = ("dgx", "thin spine", "cube mesh", "racks", "pcie", "host", "sites")
+KINDS = ("dgx", "thin spine", "pods", "cube mesh", "racks", "pcie", "host", "sites")
 
 
 def bandwidths(links):
@@ -96,6 +99,9 @@ def test_more_bandwidth_anywhere_never_lowers_what_a_group_gets(clusters, kind, 
         replace(old, host_memory_bandwidth=old.host_memory_bandwidth * factor),
         replace(old, accelerator=replace(old.accelerator, pcie_bandwidth=old.accelerator.pcie_bandwidth * factor)),
         replace(old, fabric=replace(old.fabric, nic_bandwidth=old.fabric.nic_bandwidth * factor)),
+        replace(
+            old, fabric=replace(old.fabric, pod_oversubscription=max(1.0, old.fabric.pod_oversubscription / factor))
+        ),
         replace(old, fabric=replace(old.fabric, oversubscription=max(1.0, old.fabric.oversubscription / factor))),
         replace(
             old, link_pairs={each: rate * (factor if each == pair else 1) for each, rate in old.link_pairs.items()}
@@ -120,7 +126,7 @@ def radices(draw):
     return found
 
 
-@pytest.mark.parametrize("kind", ["dgx", "thin spine", "cube mesh", "racks", "host"])
+@pytest.mark.parametrize("kind", ["dgx", "thin spine", "pods", "cube mesh", "racks", "host"])
 @given(radices(), st.sampled_from(list(Pattern)))
 @settings(max_examples=60)
 def test_a_folded_layout_gets_what_the_whole_one_does(machines, kind, whole, pattern):
@@ -128,6 +134,9 @@ def test_a_folded_layout_gets_what_the_whole_one_does(machines, kind, whole, pat
     node = {
         "dgx": machines.switched(),
         "thin spine": machines.switched(6, fabric=fabric(3, 12.5, over=3, per_leaf=2)),
+        "pods": machines.switched(
+            4, fabric=fabric(4, 50.0, over=2, per_leaf=2, nodes_per_pod=6, pod_oversubscription=3)
+        ),
         "cube mesh": machines.dgx1(),
         "racks": machines.switched(2, fabric=fabric(2, 50.0, over=4, per_leaf=2), domain_nodes=3),
         "host": machines.pcie(peers=False, gpus=4, sockets=1, host_memory_bandwidth=10e9),
