@@ -38,19 +38,17 @@ def bottleneck(plan: Plan, cluster: Cluster, axis: str) -> str:
     size, pattern, share = share_of(plan, cluster, axis)
     if size == 1:
         return "a group of one: nothing to send"
-    if not _held_by_network(size, pattern, share):
+    if not _held_by_network(share):
         return _inside(share.local_limit, cluster.node)
     if "nic" in share.remote_limit.ends and pattern != Pattern.CHAIN and len(cluster.pools) == 1:
         return _nics(share, cluster)
     return _shared(share.remote_limit, cluster)
 
 
-def _held_by_network(size: int, pattern: Pattern, share: Share) -> bool:
-    """Whether the links between domains take longer than those inside: a ring sends the same over both kinds."""
-    local, remote = share.local_limit.bandwidth, share.remote_limit.bandwidth
-    if pattern == Pattern.ALL_TO_ALL:
-        return (size - share.local) / remote > (share.local - 1) / local
-    return share.local * remote <= local and bool(share.remote_limit.kind)
+def _held_by_network(share: Share) -> bool:
+    """Whether the links between domains take as long as those inside, or longer."""
+    inside, across = share.parts.inside / share.local_limit.bandwidth, share.parts.across / share.remote_limit.bandwidth
+    return bool(share.remote_limit.kind) and across >= inside
 
 
 def _pool_title(pool: Pool) -> str:

@@ -13,7 +13,7 @@ from planner.errors import SpecError
 from planner.quantities import Column
 from planner.spec.cluster import Cluster, Fabric, Node, Pool
 from planner.spec.plan import ContextKind, Int, Plan
-from planner.topology.contention import Network, Share
+from planner.topology.contention import AxisLoads, Network, Share
 from planner.topology.links import GroupLinks, Links, PlacedLinks
 from planner.topology.patterns import Pattern
 from planner.topology.placement import AXES, Layout, layouts
@@ -58,6 +58,16 @@ def share_of(plan: Plan, cluster: Cluster, axis: str) -> tuple[int, Pattern, Sha
     layout, kind = layouts(plan)[axis].canonical(), np.asarray(_patterns(plan, axis))
     (share,) = _shares(network_of(cluster), layout, kind)
     return int(layout.size), Pattern(int(kind)), share
+
+
+def load_of_axis(plan: Plan, cluster: Cluster, axis: str, sent: Column | None = None) -> AxisLoads:
+    """What all groups of one axis of one plan put on every link; `sent` is what each rank sends to its group.
+
+    Without `sent` loads are shares of that.
+    """
+    _check_size(plan, cluster)
+    pattern = Pattern(int(_patterns(plan, axis)))
+    return network_of(cluster).loads(layouts(plan)[axis], pattern, sent)
 
 
 class _Wired:
@@ -110,9 +120,14 @@ def _placements(plans: Plan) -> tuple[Plan, Column]:
 
 
 def _patterns(plans: Plan, axis: str) -> Int:
-    """How the groups of an axis talk: experts and Ulysses all to all, stages in a chain, all others in rings."""
+    """How the groups of an axis talk: experts and Ulysses all to all, ring attention to the next, stages in a chain.
+
+    All others talk in rings that a library lays out.
+    """
     if axis == "cp":
-        return np.where(plans.context_kind == ContextKind.ULYSSES, Pattern.ALL_TO_ALL, Pattern.RING)
+        context = np.asarray(plans.context_kind)
+        patterns = [Pattern.ALL_TO_ALL, Pattern.NEIGHBOURS]
+        return np.select([context == ContextKind.ULYSSES, context == ContextKind.RING], patterns, Pattern.RING)
     kinds = {"ep": Pattern.ALL_TO_ALL, "pp": Pattern.CHAIN}
     return np.full_like(plans.tp, kinds.get(axis, Pattern.RING))
 

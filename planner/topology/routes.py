@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise, permutations
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -16,10 +15,10 @@ import numpy as np
 from planner.quantities import BytesPerSecond, Column, Seconds
 from planner.spec.cluster import Cluster, Pool, Wiring
 from planner.topology.graph import Vertex, graph, nics_of, numbered_pools
-from planner.topology.patterns import Pattern
-from planner.topology.rings import MOST_MEMBERS, ring_bandwidth
+from planner.topology.rings import MOST_MEMBERS, best_rings
 
 Edge = tuple[Vertex, Vertex]
+Route = tuple[Edge, ...]
 
 
 class Limit(NamedTuple):
@@ -31,128 +30,113 @@ class Limit(NamedTuple):
     kind: str = ""
     ends: tuple[str, str] = ("", "")
 
-    @classmethod
-    def of(cls, links: nx.DiGraph, edge: Edge, load: float) -> Limit:
-        """A link of the graph under so many ranks' traffic."""
-        data = links.edges[edge]
-        ends = (str(edge[0][0]), str(edge[1][0]))
-        return cls(data["capacity"] / load, load, data["capacity"], data["kind"], ends)
-
 
 @dataclass(frozen=True, eq=False)
-class Doors:
-    """How the ranks of one node reach the network.
+class Ways:
+    """How the ranks of one node reach a switch, that of their link domain or those of the network.
 
-    `leaving` and `entering` say which share of a rank's outgoing and incoming remote traffic each edge bears: arrays
-    of (accelerators, edges). The latencies are from the accelerator to its leaf switch.
+    `leaving` and `entering` say which share of what a rank sends and gets there each link of the node bears: arrays of
+    (accelerators, links). The latencies are from the accelerator to the switch.
     """
 
-    edges: tuple[Edge, ...]
-    capacity: Column
     leaving: Column
     entering: Column
     latency_out: Seconds
     latency_in: Seconds
 
 
-class Routes:
-    """Routes of a cluster, found once each."""
+class Wires:
+    """The links of one pool's nodes as the first of them shows them, and the routes over them, found once each."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.links = graph(cluster)
-        self.pools: list[Pool] = list(cluster.pools)
-        self.first_node = [first for first, _ in numbered_pools(cluster)]
-        self._insides = [_inside(self.links, index) for index in self.first_node]
-        self.doors = [self._doors(pool) for pool in range(len(self.pools))]
-        self.local = lru_cache(maxsize=None)(self._local)
-        self._between = lru_cache(maxsize=None)(self._find)
+    def __init__(self, links: nx.DiGraph, pool: Pool, index: int) -> None:
+        self.node = pool.node
+        self.edges: tuple[Edge, ...] = tuple(edge for edge in links.edges if _is_of(links, edge, index))
+        self.kinds = tuple(str(links.edges[edge]["kind"]) for edge in self.edges)
+        self.capacity = np.array([links.edges[edge]["capacity"] for edge in self.edges], dtype=float)
+        self._links, self._index, self._inside = links, index, _inside(links, index)
+        self._place = {edge: place for place, edge in enumerate(self.edges)}
+        self.doors = self._ways({i: self._doors(i) for i in range(self.node.gpus_per_node)})
+        self.between = lru_cache(maxsize=None)(self._between)
+        self.rings = lru_cache(maxsize=None)(self._rings)
 
-    def switched(self, pool: int) -> tuple[Limit, Seconds]:
-        """What a rank gets from a switch that serves every accelerator at full rate, and the latency of a hop.
+    @cached_property
+    def ports(self) -> Ways:
+        """The ways to a switch that serves every accelerator of the domain."""
+        gpus: list[Vertex] = [("gpu", self._index, i) for i in range(self.node.gpus_per_node)]
+        switch = next(v for v in self._links[gpus[0]] if v[0] == "nvswitch")
+        return self._ways({i: [(((gpu, switch),), ((switch, gpu),))] for i, gpu in enumerate(gpus)})
 
-        Whatever the pattern, a rank's port bears its own traffic only.
+    def _between(self, one: int, other: int) -> tuple[Column, Seconds]:
+        """The links from one accelerator of a node to another (a row of 0 and 1), and the latency of the way.
+
+        By their own links if these join the two, else over PCIe.
         """
-        gpu: Vertex = ("gpu", self.first_node[pool], 0)
-        switch = next(v for v in self.links[gpu] if v[0] == "nvswitch")
-        return Limit.of(self.links, (gpu, switch), 1.0), _latency(self.links, ((gpu, switch), (switch, gpu)))
+        source: Vertex = ("gpu", self._index, one)
+        target: Vertex = ("gpu", self._index, other)
+        direct = self._links.has_edge(source, target)
+        route = ((source, target),) if direct else self._over_pcie(source, target)
+        return self._row((edge, 1.0) for edge in route), _latency(self._links, route)
 
-    def _local(self, pool: int, pattern: Pattern, parts: tuple[tuple[int, ...], ...]) -> tuple[Limit, Seconds]:
-        """What a rank gets inside a node whose accelerators are divided into groups, and the latency of a hop.
-
-        `parts` are the accelerators of each group (two or more each), all of them talking at once. On a mesh a ring
-        of ranks is spread over the best rings that its direct links allow; if there is none, and in every other case,
-        each message takes its route and shares the links on it.
-        """
-        rings = {part: self._ring(pool, part) for part in parts} if pattern == Pattern.RING else {}
-        limits = [limit for limit in rings.values() if limit]
-        routed = [part for part in parts if not rings.get(part)]
-        loads: dict[Edge, float] = defaultdict(float)
-        latency = self.pools[pool].node.link_latency if limits else 0.0
-        for one, other, share in (message for part in routed for message in _messages(part, pattern)):
-            route = self._between(pool, one, other)
-            latency = max(latency, _latency(self.links, route))
-            for edge in route:
-                loads[edge] += share
-        limits += [Limit.of(self.links, edge, load) for edge, load in loads.items()]
-        return min(limits, default=Limit()), latency
-
-    def _ring(self, pool: int, part: tuple[int, ...]) -> Limit | None:
-        """The best set of rings over direct links, None where there is none."""
-        node = self.pools[pool].node
-        if node.wiring != Wiring.MESH or len(part) > MOST_MEMBERS:
+    def _rings(self, part: tuple[int, ...]) -> Column | None:
+        """What each link bears of one rank's traffic in the best set of rings over direct links; None without any."""
+        if self.node.wiring != Wiring.MESH or len(part) > MOST_MEMBERS:
             return None
-        pairs = node.link_pairs
+        pairs = self.node.link_pairs
         rates = tuple(tuple(pairs.get((min(i, j), max(i, j)), 0.0) for j in part) for i in part)
-        bandwidth = ring_bandwidth(rates)
-        return Limit(bandwidth, 1.0, bandwidth, node.link, ("gpu", "gpu")) if bandwidth else None
+        best = best_rings(rates)
+        if not best.bandwidth:
+            return None
+        flows = {
+            (("gpu", self._index, i), ("gpu", self._index, j)): best.flows[a, b] / best.bandwidth
+            for a, i in enumerate(part)
+            for b, j in enumerate(part)
+        }
+        return self._row((edge, share) for edge, share in flows.items() if share > 0)
 
-    def _find(self, pool: int, one: int, other: int) -> tuple[Edge, ...]:
-        """From one accelerator of a node to another: by their own links if these join them, else over PCIe."""
-        index = self.first_node[pool]
-        source: Vertex = ("gpu", index, one)
-        target: Vertex = ("gpu", index, other)
-        if self.links.has_edge(source, target):
-            return ((source, target),)
-        return self._over_pcie(pool, source, target)
+    def _doors(self, gpu: int) -> list[tuple[Route, Route]]:
+        """The ways of an accelerator to the leaves and back, over the NICs nearest to it."""
+        return [self._to_leaf(("gpu", self._index, gpu), ("nic", self._index, j)) for j in nics_of(self.node, gpu)]
 
-    def _over_pcie(self, pool: int, source: Vertex, target: Vertex) -> tuple[Edge, ...]:
-        """The way over PCIe switches and sockets, and through the receiver's host memory without peer access."""
-        inside, stops = self._insides[pool], [source, target]
-        if self.pools[pool].node.wiring == Wiring.HOST:
-            socket = next(v for v in nx.shortest_path(inside, target, ("socket", target[1], 0)) if v[0] == "socket")
-            stops.insert(1, ("memory", *socket[1:]))
-        hops = [edge for leg in pairwise(stops) for edge in pairwise(nx.shortest_path(inside, *leg))]
-        return tuple(hops)
+    def _to_leaf(self, gpu: Vertex, nic: Vertex) -> tuple[Route, Route]:
+        leaf = next(v for v in self._links[nic] if v[0] == "leaf")
+        return (*self._over_pcie(gpu, nic), (nic, leaf)), ((leaf, nic), *self._over_pcie(nic, gpu))
 
-    def _doors(self, pool: int) -> Doors:
-        """Ways of every accelerator of the pool's first node to the leaves and back, over the NICs nearest to it."""
-        node, index = self.pools[pool].node, self.first_node[pool]
-        out: list[dict[Edge, float]] = []
-        into: list[dict[Edge, float]] = []
-        latencies = [(0.0, 0.0)]
-        for i in range(node.gpus_per_node):
-            ways = [self._to_leaf(pool, ("gpu", index, i), ("nic", index, j)) for j in nics_of(node, i)]
-            out.append(defaultdict(float))
-            into.append(defaultdict(float))
-            for there, back in ways:
-                for edges, shares in ((there, out[-1]), (back, into[-1])):
-                    for edge in edges:
-                        shares[edge] += 1 / len(ways)
-                latencies.append((_latency(self.links, there), _latency(self.links, back)))
-        edges = tuple(dict.fromkeys(edge for shares in out + into for edge in shares))
-        return Doors(
-            edges=edges,
-            capacity=np.array([self.links.edges[edge]["capacity"] for edge in edges]),
-            leaving=np.array([[shares[edge] for edge in edges] for shares in out]),
-            entering=np.array([[shares[edge] for edge in edges] for shares in into]),
-            latency_out=max(there for there, _ in latencies),
-            latency_in=max(back for _, back in latencies),
+    def _ways(self, routes: dict[int, list[tuple[Route, Route]]]) -> Ways:
+        """Every accelerator's ways out and back, all of them used alike."""
+        out, back = (
+            np.array([self._row((e, 1 / len(both)) for way in both for e in way[side]) for both in routes.values()])
+            for side in (0, 1)
         )
+        there, here = (
+            max((_latency(self._links, way[side]) for both in routes.values() for way in both), default=0.0)
+            for side in (0, 1)
+        )
+        return Ways(out, back, there, here)
 
-    def _to_leaf(self, pool: int, gpu: Vertex, nic: Vertex) -> tuple[tuple[Edge, ...], tuple[Edge, ...]]:
-        leaf = next(v for v in self.links[nic] if v[0] == "leaf")
-        return (*self._over_pcie(pool, gpu, nic), (nic, leaf)), ((leaf, nic), *self._over_pcie(pool, nic, gpu))
+    def _row(self, shares: Iterable[tuple[Edge, float]]) -> Column:
+        row = np.zeros(len(self.edges))
+        for edge, share in shares:
+            row[self._place[edge]] += share
+        return row
+
+    def _over_pcie(self, source: Vertex, target: Vertex) -> Route:
+        """The way over PCIe switches and sockets, and through the receiver's host memory without peer access."""
+        stops = [source, target]
+        if self.node.wiring == Wiring.HOST:
+            to_socket = nx.shortest_path(self._inside, target, ("socket", target[1], 0))
+            stops.insert(1, ("memory", *next(v for v in to_socket if v[0] == "socket")[1:]))
+        return tuple(edge for leg in pairwise(stops) for edge in pairwise(nx.shortest_path(self._inside, *leg)))
+
+
+def wires(cluster: Cluster) -> list[Wires]:
+    """The links of every pool's nodes."""
+    links = graph(cluster)
+    return [Wires(links, pool, first) for first, pool in numbered_pools(cluster)]
+
+
+def _is_of(links: nx.DiGraph, edge: Edge, index: int) -> bool:
+    """Whether a link begins or ends at a part of a node."""
+    return index in (links.nodes[edge[0]]["node"], links.nodes[edge[1]]["node"])
 
 
 def _inside(links: nx.DiGraph, index: int) -> nx.DiGraph:
@@ -160,14 +144,6 @@ def _inside(links: nx.DiGraph, index: int) -> nx.DiGraph:
     parts = {v for v in links if v[0] in ("gpu", "pcie", "socket", "memory", "nic") and v[1] == index}
     edges = [(a, b) for a in parts for b in links[a] if b in parts and (a[0], b[0]) != ("gpu", "gpu")]
     return nx.DiGraph(edges)
-
-
-def _messages(part: tuple[int, ...], pattern: Pattern) -> Iterator[tuple[int, int, float]]:
-    """Who sends which share of a rank's traffic to whom inside a node."""
-    if pattern == Pattern.ALL_TO_ALL:
-        return ((one, other, 1 / (len(part) - 1)) for one, other in permutations(part, 2))
-    stops: Iterable[int] = part if pattern == Pattern.CHAIN else (*part, part[0])
-    return ((one, other, 1.0) for one, other in pairwise(stops))
 
 
 def _latency(links: nx.DiGraph, route: Iterable[Edge]) -> Seconds:

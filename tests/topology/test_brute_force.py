@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.spec.cluster import Wiring
-from planner.spec.plan import Plan, RankOrder
-from planner.topology.graph import graph
-from planner.topology.group_links import group_links
+from planner.spec.plan import ContextKind, Plan, RankOrder
+from planner.topology.graph import graph, numbered_pools
+from planner.topology.group_links import group_links, load_of_axis
 from planner.topology.placement import AXES, groups, layouts
 
 
@@ -78,44 +78,66 @@ class Router:
         return min((self.links.edges[e]["capacity"] / load for e, load in loads.items()), default=np.inf)
 
 
-def expected(router, axis, layout):
-    """(local, local bandwidth, remote bandwidth) of an axis."""
+def streams(router, axis, layout, kind):
+    """(from, to, load) of every group of an axis, a load of 1 being what a rank sends; and the parts in domains."""
     members = groups(layout).tolist()
     split = [[list(part) for _, part in groupby(group, key=router.domain)] for group in members]
-    worst = min(len(part) for parts in split for part in parts)
+    talk = {"ep": all_to_all, "pp": chain}.get(axis, neighbours if axis == "cp" and kind == ContextKind.RING else ring)
+    return [stream for parts in split for stream in talk(parts)], split
+
+
+def expected(router, axis, layout, kind):
+    """(local, local bandwidth, remote bandwidth) of an axis."""
+    found, split = streams(router, axis, layout, kind)
+    size, worst = int(layout.size), min(len(part) for parts in split for part in parts)
+    inside, outside = loads(router, found)
+    local = worst if axis != "pp" else 1 if outside else min(2, size)
+    of_ring = (1.0, 1 / worst if axis != "pp" and not (axis == "cp" and kind == ContextKind.RING) else 1.0)
+    here, there = ((worst - 1) / max(size - 1, 1), (size - worst) / max(size - 1, 1)) if axis == "ep" else of_ring
+    across = there * router.bandwidth(outside) if outside else np.inf
+    return local, here * router.bandwidth(inside) if local > 1 else np.inf, across
+
+
+def loads(router, found):
+    """What streams put on every link, inside domains and between them."""
     inside, outside = defaultdict(float), defaultdict(float)
-    for parts in split:
-        streams = {"ep": all_to_all, "pp": chain}.get(axis, ring)(parts, sum(map(len, parts)) - worst)
-        for one, other, load in streams:
-            if router.domain(one) == router.domain(other):
-                for edge in router.inside(one, other):
-                    inside[edge] += load
-            else:
-                for edge, share in router.outside(one, other):
-                    outside[edge] += load * share
-    local = worst if axis != "pp" else 1 if outside else min(2, layout.size)
-    return local, router.bandwidth(inside) if local > 1 else np.inf, router.bandwidth(outside)
+    for one, other, load in found:
+        if router.domain(one) == router.domain(other):
+            for edge in router.inside(one, other):
+                inside[edge] += load
+        else:
+            for edge, share in router.outside(one, other):
+                outside[edge] += load * share
+    return inside, outside
 
 
-def ring(parts, _):
-    for part in parts:
-        if len(part) > 1:
-            yield from ((one, other, 1.0) for one, other in pairwise([*part, part[0]]))
+def ring(parts):
+    yield from closed(parts)
     if len(parts) > 1:
         rings = min(map(len, parts))
         for here, there in pairwise([*parts, parts[0]]):
-            yield from ((here[k], there[k], 1.0) for k in range(rings))
+            yield from ((here[k], there[k], 1 / rings) for k in range(rings))
 
 
-def chain(parts, _):
+def neighbours(parts):
+    yield from closed(parts)
+    if len(parts) > 1:
+        yield from ((here[-1], there[0], 1.0) for here, there in pairwise([*parts, parts[0]]))
+
+
+def closed(parts):
+    for part in parts:
+        if len(part) > 1:
+            yield from ((one, other, 1.0) for one, other in pairwise([*part, part[0]]))
+
+
+def chain(parts):
     yield from ((one, other, 1.0) for one, other in pairwise([rank for part in parts for rank in part]))
 
 
-def all_to_all(parts, most_peers):
-    for part in parts:
-        yield from ((one, other, 1 / (len(part) - 1)) for one, other in permutations(part, 2))
-    for here, there in permutations(parts, 2):
-        yield from ((one, other, 1 / most_peers) for one in here for other in there)
+def all_to_all(parts):
+    ranks = [rank for part in parts for rank in part]
+    yield from ((one, other, 1 / (len(ranks) - 1)) for one, other in permutations(ranks, 2))
 
 
 @st.composite
@@ -127,8 +149,8 @@ def plans(draw, world):
     block = degrees["tp"] * degrees["cp"] * degrees["dp_shard"]
     expert_tp = draw(st.sampled_from([d for d in (1, 2, 3, 4) if block % d == 0]))
     ep = draw(st.sampled_from([d for d in range(1, block // expert_tp + 1) if block // expert_tp % d == 0]))
-    order = draw(st.sampled_from(list(RankOrder)))
-    return Plan(**degrees, dp_replicate=left, ep=ep, expert_tp=expert_tp, rank_order=order)
+    order, kind = draw(st.sampled_from(list(RankOrder))), draw(st.sampled_from([ContextKind.NONE, ContextKind.RING]))
+    return Plan(**degrees, dp_replicate=left, ep=ep, expert_tp=expert_tp, rank_order=order, context_kind=kind)
 
 
 @pytest.fixture(scope="session")
@@ -189,7 +211,42 @@ def test_links_are_those_of_routing_every_stream_over_the_whole_graph(routers, k
     got, placed = group_links(plan, router.cluster), layouts(plan)
     for axis in AXES:
         group = getattr(got, axis)
-        local, inside, outside = expected(router, axis, placed[axis])
+        local, inside, outside = expected(router, axis, placed[axis], plan.context_kind)
         assert group.local == local, axis
         assert group.local_bandwidth == pytest.approx(inside), axis
         assert group.remote_bandwidth == pytest.approx(outside), axis
+
+
+def of_node(router, edge, node):
+    """The link of a node that is like one of the first node's."""
+    moved = [v if v[0] in ("leaf", "nvswitch") else (v[0], node, *v[2:]) for v in edge]
+    here = next(v for v in moved if v[0] not in ("leaf", "nvswitch"))
+    switches = {v[0]: v for v in router.links[here] if v[0] in ("leaf", "nvswitch")}
+    return tuple(switches.get(v[0], v) for v in moved)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=8)
+def test_every_link_of_every_node_bears_what_the_streams_over_it_bring(routers, kind, data):
+    router = routers[kind]
+    plan = data.draw(plans(router.cluster.world_size))
+    placed, first = layouts(plan), [index for index, _ in numbered_pools(router.cluster)]
+    for axis in AXES:
+        found, _ = streams(router, axis, placed[axis], plan.context_kind)
+        got = load_of_axis(plan, router.cluster, axis)
+        for part, want in zip((got.inside, got.across), loads(router, found), strict=True):
+            told = {
+                of_node(router, edge, first[tier.pool] + place): load
+                for tier in part
+                if tier.place == "node"
+                for place, row in enumerate(tier.load)
+                for edge, load in zip(tier.edges, row, strict=True)
+                if load
+            }
+            below = {
+                edge: load for edge, load in want.items() if {"pod", "spine", "wan"}.isdisjoint(v[0] for v in edge)
+            }
+            assert told == pytest.approx(below), axis
+        up = sum(load for (a, b), load in loads(router, found)[1].items() if a[0] == "spine" and b[0] == "wan")
+        assert sum(tier.load[:, 0].sum() for tier in got.across if tier.place == "site") == pytest.approx(up)
