@@ -73,8 +73,9 @@ class Catalogue:
         return lambda link, one: Network(
             _everywhere(self.fit(link, collective)),
             _everywhere(one),
-            two_domains=(self._trees_inside(link), one.two_domains),
+            two_domains=(self._trees_inside(link, TWO_DOMAINS, 0.75), one.two_domains),
             trees=one.tree_fit(),
+            trees_inside=self._trees_inside(link, TREES, 0.0),
         )
 
     def times(self, rows: Column) -> Column:
@@ -138,8 +139,8 @@ class Catalogue:
         entry: dict[str, Any] = self.priors[kind]
         return entry.get(name) or (self.stated(entry["like"], name) if "like" in entry else {})
 
-    def _trees_inside(self, link: str) -> float:
-        return float(self.stated(link, TWO_DOMAINS).get("efficiency", 0.75))
+    def _trees_inside(self, link: str, name: str, otherwise: float) -> float:
+        return otherwise if self.plain else float(self.stated(link, name).get("efficiency", otherwise))
 
 
 def _everywhere(one: Fitted) -> dict[str, CollectiveFit]:
@@ -189,7 +190,7 @@ def _trees(catalogue: Catalogue, kind: str) -> Iterator[str]:
         if stated:
             yield f"[{kind}.{name}]"
             yield f"efficiency = {share if fabric else stated['efficiency']:.3g}"
-            yield from [f"hop_latency_us = {1e6 * fit.tree_hop:.3g}"] if name == TREES else []
+            yield from [f"hop_latency_us = {1e6 * fit.tree_hop:.3g}"] if name == TREES and fabric else []
             yield f"source = {_value(_words(rows, stated))}"
 
 

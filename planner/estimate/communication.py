@@ -43,7 +43,7 @@ class Network:
 
     `in_switch` is the all-reduce of a switch that reduces itself (NVLS), None where there is none. `two_domains` is,
     inside and across, the share of the links that the trees of an all-reduce between two domains reach (0: no trees);
-    `trees` is what they are between more.
+    `trees` is what they are between more, and `trees_inside` their share of the links inside then (0: as between two).
     `through_host` is one slot's bandwidth where all bytes pass through host memory, else 0: the efficiencies measured
     there are shares of the slot with the contention in the host included, so that it must not be counted again.
     """
@@ -54,6 +54,7 @@ class Network:
     through_host: BytesPerSecond = 0.0
     two_domains: tuple[Scalar, Scalar] = (0.0, 0.0)
     trees: CollectiveFit | None = None
+    trees_inside: Scalar = 0.0
 
     @classmethod
     def of(cls, cluster: Cluster, profile: Profile) -> Network:
@@ -79,6 +80,7 @@ class Network:
             in_switch=known.get((f"{link}-nvls", "all_reduce")) if reduces else None,
             two_domains=(inside, across),
             trees=known.get((between, TREES)),
+            trees_inside=known[link, TREES].efficiency if (link, TREES) in known else 0.0,
         )
 
     def all_reduce(self, size: Bytes, links: GroupLinks) -> Seconds:
@@ -190,7 +192,7 @@ class Network:
         """Bus bandwidth of trees where a group lies in more domains, else 0."""
         if self.trees is None:
             return 0.0
-        inside = self._trees_inside(links, self.two_domains[0] or self.trees.efficiency)
+        inside = self._trees_inside(links, self.trees_inside or self.two_domains[0] or self.trees.efficiency)
         out = links.local * links.remote_bandwidth * self.trees.efficiency
         return np.where(np.greater(links.size, 2 * np.asarray(links.local)), np.minimum(inside, out), 0.0)
 
