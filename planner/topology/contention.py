@@ -100,10 +100,10 @@ class Network:
     def _share(self, radices: Radices, pattern: Pattern) -> Share:
         layout = Layout(*radices)
         where, _ = self._where(layout)
-        crosses, local, size = bool(where.spread.any()), int(where.length.min()), int(layout.size)
-        if size == 1:
+        crosses, local = bool(where.spread.any()), int(where.length.min())
+        if int(layout.size) == 1:
             return Share(1, Limit(), Limit(), 0.0, 0.0, Parts(0.0, 0.0))
-        loads, parts = self.loads(layout, pattern), parts_of(pattern, size, local)
+        loads, parts = self.loads(layout, pattern), parts_of(pattern, where)
         if pattern == Pattern.CHAIN:
             local = 1 if crosses else min(2, local)
         inside = (tightest(loads.inside, parts.inside), loads.latency_inside) if local > 1 else (Limit(), 0.0)

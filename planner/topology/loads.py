@@ -12,7 +12,7 @@ from planner.spec.cluster import Cluster, Pool, Wiring
 from planner.topology.graph import pod_uplink_bandwidth, uplink_bandwidth
 from planner.topology.routes import Edge, Limit, Ways, Wires
 from planner.topology.seats import Runs, Seats
-from planner.topology.traffic import Outbound, Streams
+from planner.topology.traffic import Outbound, Streams, ring_load
 
 _ALIKE = 1e-9
 """Links whose times differ by less than this share are equally slow."""
@@ -85,6 +85,7 @@ def load_of_rings(pools: Sequence[Wires], where: Runs, seat: Seats, sent: Column
     """
     begins = np.flatnonzero(where.position.ravel() == 0)
     first, length = where.members.ravel()[begins], where.length.ravel()[begins]
+    passed = sent[first] * ring_load(where).ravel()[begins]
     slots = np.bitwise_or.reduceat(1 << seat.slot[where.members.ravel()], begins)
     rest, loads, hop = length > 1, [], 0.0
     for pool, wires in enumerate(pools):
@@ -93,7 +94,7 @@ def load_of_rings(pools: Sequence[Wires], where: Runs, seat: Seats, sent: Column
             rings = wires.rings(tuple(slot for slot in range(wires.node.gpus_per_node) if code >> slot & 1))
             if rings is not None:
                 chosen = (seat.pool[first] == pool) & (slots == code)
-                load += np.bincount(seat.node[first[chosen]], sent[first[chosen]], len(load))[:, None] * rings
+                load += np.bincount(seat.node[first[chosen]], passed[chosen], len(load))[:, None] * rings
                 rest, hop = rest & ~chosen, wires.node.link_latency
         loads.append(_tier_of_nodes(wires, pool, load))
     return tuple(loads), np.repeat(rest, length).reshape(where.members.shape), hop

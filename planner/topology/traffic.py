@@ -41,34 +41,41 @@ class Outbound(Streams):
 
 
 class Parts(NamedTuple):
-    """Of what a rank sends to its group: the part that stays in its domain and the part that leaves by its own links.
+    """Of what a rank sends to its group, the part that stays in its domain and the part that leaves by its own links.
 
-    They are those of the rank by which an axis is judged, in the group that has the fewest members in a domain.
+    They are those of the rank by which an axis is judged: it has the most to send there.
     """
 
     inside: Scalar
     across: Scalar
 
 
-def parts_of(pattern: Pattern, size: int, local: int) -> Parts:
-    """The parts of a group of `size` ranks with `local` in a domain.
-
-    A ring passes everything on inside (it counts as closed there) and leaves by all members in turns.
-    """
+def parts_of(pattern: Pattern, where: Runs) -> Parts:
+    """The parts of the groups of an axis, all of one size; of an all-to-all where the fewest sit in a domain."""
+    size, local = where.members.shape[1], int(where.length.min())
     if pattern == Pattern.ALL_TO_ALL:
-        return Parts((local - 1) / (size - 1), (size - local) / (size - 1))
-    return Parts(1.0, 1 / local if pattern == Pattern.RING else 1.0)
+        return Parts((local - 1) / max(size - 1, 1), (size - local) / max(size - 1, 1))
+    if pattern == Pattern.RING:
+        return Parts(float(ring_load(where).max()), 1 / local)
+    return Parts(1.0, 1.0)
 
 
 def streams_inside(pattern: Pattern, where: Runs, only: Column | None = None) -> Streams:
     """The streams between ranks of one domain; of rings those of the members in the mask `only`."""
     if pattern == Pattern.ALL_TO_ALL:
         return _all_pairs(where)
-    follows = where.position < where.length - 1
-    step = np.where(follows, 1, 1 - where.length)
-    sends = follows if pattern == Pattern.CHAIN else where.length > 1 if only is None else only
+    last = where.position == where.length - 1
+    closed = np.zeros_like(where.spread) if pattern == Pattern.CHAIN else ~where.spread | (pattern == Pattern.RING)
+    sends = ((where.length > 1) if only is None else only) & (closed[:, None] | ~last)
     place = np.arange(where.members.size).reshape(where.members.shape)
-    return _alike(where.members[sends], where.members.ravel()[(place + step)[sends]])
+    target = where.members.ravel()[(place + np.where(last, 1 - where.length, 1))[sends]]
+    load = ring_load(where) if pattern == Pattern.RING else np.ones(where.members.shape)
+    return Streams(where.members[sends], target, load[sends])
+
+
+def ring_load(where: Runs) -> Column:
+    """What a rank passes on inside its domain; of rotated rings each member in turn sends its last part outside."""
+    return np.where(where.spread[:, None], 1 - 1 / where.length, 1.0)
 
 
 def streams_across(pattern: Pattern, where: Runs, seat: Seats) -> Outbound:
@@ -80,7 +87,7 @@ def streams_across(pattern: Pattern, where: Runs, seat: Seats) -> Outbound:
     source, target = where.members, np.roll(where.members, -1, axis=1)
     if pattern == Pattern.CHAIN:
         source, target = source[:, :-1], target[:, :-1]
-    return outbound(_alike(source.ravel(), target.ravel()), seat)
+    return outbound(Streams(source.ravel(), target.ravel(), np.ones(source.size)), seat)
 
 
 def outbound(streams: Streams, seat: Seats) -> Outbound:
@@ -95,10 +102,6 @@ def inbound(streams: Streams, seat: Seats) -> Streams:
     """Those of some streams that stay in a domain."""
     stays = seat.domain[streams.source] == seat.domain[streams.target]
     return Streams(streams.source[stays], streams.target[stays], streams.load[stays])
-
-
-def _alike(source: Column, target: Column) -> Streams:
-    return Streams(source, target, np.ones(source.size))
 
 
 def _all_pairs(where: Runs) -> Streams:

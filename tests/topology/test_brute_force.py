@@ -92,8 +92,12 @@ def expected(router, axis, layout, kind):
     size, worst = int(layout.size), min(len(part) for parts in split for part in parts)
     inside, outside = loads(router, found)
     local = worst if axis != "pp" else 1 if outside else min(2, size)
-    of_ring = (1.0, 1 / worst if axis != "pp" and not (axis == "cp" and kind == ContextKind.RING) else 1.0)
-    here, there = ((worst - 1) / max(size - 1, 1), (size - worst) / max(size - 1, 1)) if axis == "ep" else of_ring
+    one_by_one = axis == "pp" or (axis == "cp" and kind == ContextKind.RING)
+    here, there = max((load for one, other, load in found if router.domain(one) == router.domain(other)), default=1), 1
+    if axis == "ep":
+        here, there = (worst - 1) / max(size - 1, 1), (size - worst) / max(size - 1, 1)
+    elif not one_by_one:
+        there = 1 / worst
     across = there * router.bandwidth(outside) if outside else np.inf
     return local, here * router.bandwidth(inside) if local > 1 else np.inf, across
 
@@ -112,7 +116,8 @@ def loads(router, found):
 
 
 def ring(parts):
-    yield from closed(parts)
+    open_part = 1.0 if len(parts) > 1 else 0.0
+    yield from ((one, other, 1 - open_part / len(part)) for part in parts for one, other, _ in closed([part]))
     if len(parts) > 1:
         rings = min(map(len, parts))
         for here, there in pairwise([*parts, parts[0]]):
@@ -120,9 +125,11 @@ def ring(parts):
 
 
 def neighbours(parts):
-    yield from closed(parts)
-    if len(parts) > 1:
-        yield from ((here[-1], there[0], 1.0) for here, there in pairwise([*parts, parts[0]]))
+    if len(parts) == 1:
+        yield from closed(parts)
+    else:
+        yield from chain([[rank for part in parts for rank in part]])
+        yield parts[-1][-1], parts[0][0], 1.0
 
 
 def closed(parts):
