@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from planner.spec.plan_file import PlanFile
 from planner.spec.profile import Profile
 from planner.spec.profile_file import read_profile
 from planner.spec.stack import Stack, unsupported
+from planner.validate.predict import ProfileOf
 
 
 def stack_of(target: str | None, name: str | None) -> Stack:
@@ -56,12 +57,38 @@ def profile_of(cluster: Cluster, software: Stack, text: str | None = None) -> Pr
 
     Raises SpecError for an unknown name, FileFormatError for a file that is no profile.
     """
+    return _profile(cluster, software.name, text)
+
+
+def profiles_of(texts: Sequence[str]) -> ProfileOf:
+    """From a cluster and a stack to the profile to predict with.
+
+    The first of those named that is of the cluster's accelerator, else the nearest of the catalogue. Raises as
+    `profile_of` does.
+    """
+    named = [(text, _named_part(text)) for text in texts]
+
+    def found(cluster: Cluster, stack_name: str) -> Profile:
+        text = next((text for text, part in named if part == cluster.accelerator.name), None)
+        return _profile(cluster, stack_name, text)
+
+    return found
+
+
+def _named_part(text: str) -> str:
+    """The accelerator that a named profile is of."""
+    if text.endswith(".json"):
+        return read_profile(Path(text)).accelerator
+    return accelerator(text.partition("/")[0], where="--profile").name
+
+
+def _profile(cluster: Cluster, stack_name: str, text: str | None) -> Profile:
     fabric = cluster.node.fabric
     if text is None:
-        return profile(cluster.accelerator, software.name, fabric=fabric)
+        return profile(cluster.accelerator, stack_name, fabric=fabric)
     if text.endswith(".json"):
         own = read_profile(Path(text))
         return replace(own, collectives={**collective_fits(fabric), **own.collectives})
-    part_name, slash, stack_name = text.partition("/")
+    part_name, slash, of_stack = text.partition("/")
     part = accelerator(part_name, where="--profile")
-    return profile(part, stack_slug(stack_name, where="--profile") if slash else software.name, fabric=fabric)
+    return profile(part, stack_slug(of_stack, where="--profile") if slash else stack_name, fabric=fabric)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from planner.errors import FileFormatError
 from planner.validate.csv_rows import csv_rows, number
 
 REQUIRED = ("gpu", "n_gpus", "layers", "hidden", "heads", "vocab", "seq_len")
@@ -90,27 +89,40 @@ class Measured:
 R = TypeVar("R", Stated, Measured)
 
 
-def read_table(path: Path) -> list[tuple[Stated, Measured]]:
-    """Every row of a CSV of measured runs, in order.
+@dataclass(frozen=True)
+class TableRow:
+    """One row as read; `wrong` says which cell is malformed and what it should be, "" where none is."""
 
-    Raises FileFormatError, naming file, line and column, where the file cannot be read, lacks a required column, or
-    holds something else than the column's type.
+    stated: Stated
+    measured: Measured
+    wrong: str = ""
+
+
+def read_table(path: Path) -> list[TableRow]:
+    """Every row of a CSV of measured runs, in order. A malformed cell spoils its own row only.
+
+    Raises FileFormatError, naming file and line, where the file cannot be read, lacks a required column, or has rows of
+    another length than its header.
     """
-    return [
-        (_record(Stated, cells, where), _record(Measured, cells, where)) for where, cells in csv_rows(path, REQUIRED)
-    ]
+    return [_row(cells) for _, cells in csv_rows(path, REQUIRED)]
 
 
-def _record(kind: type[R], cells: Mapping[str, str], where: str) -> R:
-    given = {field.name: PARSERS[str(field.type)] for field in fields(kind) if cells.get(field.name)}
-    return kind(**{name: _parsed(parse, cells[name], name, where) for name, parse in given.items()})
+def _row(cells: Mapping[str, str]) -> TableRow:
+    wrong: list[str] = []
+    stated, measured = _record(Stated, cells, wrong), _record(Measured, cells, wrong)
+    return TableRow(stated, measured, "; ".join(wrong))
 
 
-def _parsed(parse: Callable[[str], Any], text: str, column: str, where: str) -> Any:
-    try:
-        return parse(text.strip())
-    except ValueError as error:
-        raise FileFormatError(f"{column} should be {error}, not {text!r}", where=where) from error
+def _record(kind: type[R], cells: Mapping[str, str], wrong: list[str]) -> R:
+    """The record's columns; what cannot be read is left unstated and named in `wrong`."""
+    given: dict[str, Any] = {}
+    for field in fields(kind):
+        text = cells.get(field.name, "").strip()
+        try:
+            given |= {field.name: PARSERS[str(field.type)](text)} if text else {}
+        except ValueError as error:
+            wrong.append(f"{field.name} should be {error}, not {text!r}")
+    return kind(**given)
 
 
 def _number(text: str) -> float:

@@ -12,8 +12,9 @@ from planner.spec.model import Model
 from planner.spec.plan import Plan
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
-from planner.validate.columns import Measured, Stated, read_table
+from planner.validate.columns import Measured, Stated, TableRow, read_table
 from planner.validate.complete import SkippedRun, completed
+from planner.validate.job import Job
 from planner.validate.run_cluster import run_cluster
 from planner.validate.run_model import run_model
 from planner.validate.run_plan import run_plan, run_stack, run_workload
@@ -55,6 +56,8 @@ class MeasuredRun:
     oom: bool | None
     complete: bool
     grade: str
+    job: Job | None = None
+    """What its plan was one answer to; None where the row cannot be predicted."""
 
 
 def read_runs(path: Path) -> list[MeasuredRun]:
@@ -62,16 +65,18 @@ def read_runs(path: Path) -> list[MeasuredRun]:
 
     Raises FileFormatError, in one line, for a file that is no such table.
     """
-    return [_run(stated, measured, number) for number, (stated, measured) in enumerate(read_table(path), start=1)]
+    return [_run(row, number) for number, row in enumerate(read_table(path), start=1)]
 
 
-def _run(stated: Stated, measured: Measured, number: int) -> MeasuredRun:
-    configuration, skipped, filled = None, "", stated
+def _run(row: TableRow, number: int) -> MeasuredRun:
+    stated, measured = row.stated, row.measured
+    configuration, skipped, filled = None, row.wrong, stated
     assumed: tuple[str, ...] = ()
     try:
-        filled, assumed = completed(stated)
-        configuration, more = configured(filled)
-        assumed = (*assumed, *more)
+        if not skipped:
+            filled, assumed = completed(stated)
+            configuration, more = configured(filled)
+            assumed = (*assumed, *more)
     except (SkippedRun, SpecError) as error:
         skipped = str(error)
     return MeasuredRun(
@@ -88,6 +93,7 @@ def _run(stated: Stated, measured: Measured, number: int) -> MeasuredRun:
         oom=measured.oom,
         complete=bool(stated.complete),
         grade=stated.grade,
+        job=Job.of(filled) if configuration else None,
     )
 
 

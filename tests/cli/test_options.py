@@ -22,7 +22,7 @@ FROZEN = {
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION],
-    "validate": ["--collectives", "--calibrate", "--json"],
+    "validate": ["RUNS", "--collectives", "--calibrate", "--profile", "--json"],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
     "topo show": [

@@ -1,6 +1,6 @@
 """What people say that a fabric reaches: best bus bandwidths at large sizes and latencies at 1 KiB, one line each.
 
-They summarise published nccl-tests and rccl-tests tables, of more machines than those that the classes are fitted to, and
+They summarise published nccl-tests and rccl-tests tables, of more machines than the classes are fitted to, and
 NCCL issues 209 and 450; several are starting values of the fit, so that this guards figures and proves nothing.
 """
 
@@ -15,7 +15,7 @@ from planner.validate.collectives_columns import read_collectives
 TABLE = Path(__file__).parents[1] / "data" / "published_bus_bandwidths.csv"
 FACTS = list(csv.DictReader(TABLE.open(encoding="utf-8")))
 FAR = {
-    "ib ndr 10n sr": "to the next of 80 ranks half of what a pair reaches, while all-to-all does not fall: not explained",
+    "ib ndr 10n sr": "to the next of 80 ranks half of what a pair reaches, while all-to-all does not fall",
     "tcp 32gbe 1gpu": "sockets tuned by hand reach the line, and reach half of it untuned",
     "tcp 32gbe 8gpu 2n": "sockets of 8 ranks a node reach half of what sockets of 1 do, and more on 4 nodes",
     "lat gh200x4": "half of four H100, whose tables are the class",

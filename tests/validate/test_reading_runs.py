@@ -184,10 +184,7 @@ def test_rows_of_one_model_and_machine_share_their_records(table):
     [
         ("", "lacks the columns gpu"),
         ("gpu,n_gpus\nH100,8\n", "lacks the columns layers, hidden, heads, vocab, seq_len"),
-        ("gpu,n_gpus,layers,hidden,heads,vocab,seq_len\nh100,8,many,1,1,1,1\n", "layers should be a whole number"),
-        ("gpu,n_gpus,layers,hidden,heads,vocab,seq_len\nh100,8,-2,1,1,1,1\n", "layers should be a whole number"),
         ("gpu,n_gpus,layers,hidden,heads,vocab,seq_len\nh100,8,2\n", "line 2: has 3 cells, but the header 7"),
-        ("gpu,n_gpus,layers,hidden,heads,vocab,seq_len,oom\nh100,8,2,1,1,1,1,perhaps\n", "oom should be true or false"),
         ('gpu,n_gpus,layers,hidden,heads,vocab,seq_len\n"h100,8,2,1\n', "is not CSV"),
         ("gpu,gpu,n_gpus,layers,hidden,heads,vocab,seq_len\n", "has the column gpu twice"),
     ],
@@ -199,6 +196,22 @@ def test_a_file_that_is_no_table_is_refused_in_one_line(tmp_path, text, message)
         read_runs(path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "reason"),
+    [
+        ("layers", "many", "layers should be a whole number, zero or more, not 'many'"),
+        ("grad_accum", "0.125", "grad_accum should be a whole number, zero or more, not '0.125'"),
+        ("hidden", "-2", "hidden should be a whole number, zero or more, not '-2'"),
+        ("oom", "perhaps", "oom should be true or false, not 'perhaps'"),
+        ("step_time_s", "inf", "step_time_s should be a number, zero or more, not 'inf'"),
+    ],
+)
+def test_a_malformed_cell_spoils_its_own_row_only(table, column, cell, reason):
+    spoilt, whole = read_runs(table({column: cell}, {"id": "two"}))
+    assert spoilt.skipped == reason
+    assert not whole.skipped
 
 
 def test_binary_and_missing_files_are_refused_in_one_line(tmp_path):
