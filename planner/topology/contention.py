@@ -99,16 +99,21 @@ class Network:
 
     def _share(self, radices: Radices, pattern: Pattern) -> Share:
         layout = Layout(*radices)
-        where, _ = self._where(layout)
+        where, seat = self._where(layout)
         crosses, local = bool(where.spread.any()), int(where.length.min())
         if int(layout.size) == 1:
             return Share(1, Limit(), Limit(), 0.0, 0.0, Parts(0.0, 0.0))
-        loads, parts = self.loads(layout, pattern), parts_of(pattern, where)
+        parts = parts_of(pattern, where)
         if pattern == Pattern.CHAIN:
             local = 1 if crosses else min(2, local)
-        inside = (tightest(loads.inside, parts.inside), loads.latency_inside) if local > 1 else (Limit(), 0.0)
-        across = (tightest(loads.across, parts.across), loads.latency_across) if crosses else (Limit(), 0.0)
-        return Share(local, inside[0], across[0], inside[1], across[1], parts)
+        inside, across, near, far = Limit(), Limit(), 0.0, 0.0
+        if local > 1:
+            loads, near = self._inside(pattern, where, seat, np.ones(int(layout.world_size)))
+            inside = tightest(loads, parts.inside)
+        if crosses:
+            loads, far = load_across(self.pools, streams_across(pattern, where, seat), seat, self.cluster)
+            across = tightest(loads, parts.across)
+        return Share(local, inside, across, near, far, parts)
 
     def _where(self, layout: Layout) -> tuple[Runs, Seats]:
         """The members of all groups by the domains that they are in, and the seats of as many ranks."""

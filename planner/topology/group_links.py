@@ -14,15 +14,13 @@ from planner.quantities import Column
 from planner.spec.cluster import Cluster, Fabric, Node, Pool
 from planner.spec.plan import ContextKind, Int, Plan
 from planner.topology.contention import AxisLoads, Network, Share
+from planner.topology.domains import Halves, fitting, halves_of, shares
 from planner.topology.links import GroupLinks, Links, PlacedLinks
 from planner.topology.patterns import Pattern
 from planner.topology.placement import AXES, Layout, layouts
-from planner.topology.seats import folded
 
 PLACING = ("tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "context_kind")
 """The fields of a plan that decide where its groups lie and how they talk."""
-
-_PATTERNS = tuple(Pattern)
 
 
 def group_links(plans: Plan, cluster: Cluster) -> Links:
@@ -100,6 +98,11 @@ def _network(wired: _Wired) -> Network:
     return Network(wired.cluster)
 
 
+@lru_cache(maxsize=32)
+def _halves(wired: _Wired) -> Halves | None:
+    return halves_of(wired.cluster)
+
+
 def _check_size(plans: Plan, cluster: Cluster) -> None:
     most = int(np.max(plans.world_size))
     if most > cluster.world_size:
@@ -151,6 +154,11 @@ def _axis_links(network: Network, layout: Layout, patterns: Int) -> GroupLinks:
 
 def _shares(network: Network, layout: Layout, kinds: Column) -> list[Share]:
     """The share of each row of a canonical layout."""
-    small = folded(layout, network.period, kinds)
-    columns = (np.atleast_1d(radix).tolist() for radix in (*small.radices, kinds))
-    return [network.share(tuple(radices), _PATTERNS[kind]) for *radices, kind in zip(*columns, strict=True)]
+    layout, kinds = Layout(*map(np.atleast_1d, layout.radices)), np.atleast_1d(kinds)
+    halves = _halves(_Wired(network.cluster))
+    if halves is None:
+        return shares(network, layout, kinds)
+    fits = fitting(layout, halves.ranks, kinds)
+    in_halves = iter(halves.shares(layout[fits], kinds[fits]))
+    whole = iter(shares(network, layout[~fits], kinds[~fits]))
+    return [next(in_halves if fit else whole) for fit in fits.tolist()]

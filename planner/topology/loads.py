@@ -179,7 +179,7 @@ def _wan(cluster: Cluster, streams: Outbound, seat: Seats) -> Iterator[Tier]:
 
 def _both_ways(streams: Outbound, load: Column, places: Column, here: Column) -> Column:
     """The load up and down of each place where ranks of the mask sit: shape (places, 2)."""
-    numbers = np.unique(places[here])
+    numbers = np.flatnonzero(np.bincount(places[here]))
     sides = []
     for ranks in (streams.source, streams.target):
         of_pool = here[ranks]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.spec.plan import ContextKind, Plan, RankOrder
+from planner.topology.domains import fitting, halves_of, shares
 from planner.topology.group_links import group_links, network_of, placed_links
 from planner.topology.patterns import Pattern
 from planner.topology.placement import Layout
@@ -115,6 +116,7 @@ def test_more_bandwidth_anywhere_never_lowers_what_a_group_gets(clusters, kind, 
 
 
 MOST_RANKS = 3000
+PATTERNS = st.sampled_from(list(Pattern))
 
 
 @st.composite
@@ -148,3 +150,40 @@ def test_a_folded_layout_gets_what_the_whole_one_does(machines, kind, whole, pat
     assert got.local_limit.bandwidth == pytest.approx(expected.local_limit.bandwidth)
     assert got.remote_limit.bandwidth == pytest.approx(expected.remote_limit.bandwidth)
     assert got.remote_latency == pytest.approx(expected.remote_latency)
+
+
+@pytest.mark.parametrize("kind", ["leaves", "pods", "pods of rails", "shared rails", "rails", "racks", "cube mesh"])
+@given(st.data())
+@settings(max_examples=80)
+def test_two_halves_of_a_thin_network_give_what_the_whole_gives(machines, kind, data):
+    fabric = machines.fabric
+    node = {
+        "leaves": machines.switched(4, fabric=fabric(3, 50.0, over=3, per_leaf=2)),
+        "pods": machines.switched(4, fabric=fabric(4, 50.0, per_leaf=2, nodes_per_pod=6, pod_oversubscription=7)),
+        "pods of rails": machines.switched(
+            4, fabric=fabric(8, 50.0, over=2, nodes_per_pod=3, pod_oversubscription=1.5)
+        ),
+        "shared rails": machines.switched(4, fabric=fabric(2, 50.0, over=4, nodes_per_pod=2)),
+        "rails": machines.switched(4, fabric=fabric(4, 50.0, over=4)),
+        "racks": machines.switched(
+            2, fabric=fabric(2, 50.0, per_leaf=3, over=2, nodes_per_pod=6, pod_oversubscription=2), domain_nodes=3
+        ),
+        "cube mesh": replace(machines.dgx1(), fabric=fabric(4, 12.5, per_leaf=3, over=4)),
+    }[kind]
+    ranks = node.gpus_per_node * node.domain_nodes
+    cluster = machines.cluster(node, 3**4 * node.domain_nodes)
+    # Radices whose product is a multiple of a domain, which most of them fill.
+    factors = [ranks // 2, 2, *data.draw(st.lists(st.sampled_from([2, 3]), max_size=4))]
+    whole = [1] * 5
+    for factor in factors:
+        whole[data.draw(st.integers(0, 4))] *= factor
+    layout, kinds = Layout(*(np.array([radix]) for radix in whole)).canonical(), np.array([data.draw(PATTERNS)])
+    halves = halves_of(cluster)
+    if fitting(layout, halves.ranks, kinds).all():
+        (got,), (expected,) = halves.shares(layout, kinds), shares(network_of(cluster), layout, kinds)
+        assert (got.local, got.parts) == (expected.local, expected.parts)
+        for one, other in ((got.local_limit, expected.local_limit), (got.remote_limit, expected.remote_limit)):
+            assert one.bandwidth == pytest.approx(other.bandwidth)
+            assert one.load == pytest.approx(other.load)
+            assert one.ends == other.ends
+        assert got.remote_latency == pytest.approx(expected.remote_latency)
