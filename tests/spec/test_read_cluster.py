@@ -111,6 +111,12 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
     assert (fabric.name, fabric.node_bandwidth, fabric.oversubscription) == ("ib-ndr400", 400e9, 3.0)
 
 
+def test_three_tiers_example_is_a_fabric_of_racks_pods_and_a_thin_core():
+    fabric = example("three-tiers").node.fabric
+    assert (fabric.nodes_per_leaf, fabric.nodes_per_pod, fabric.pod_oversubscription) == (2, 384, 7.0)
+    assert fabric.thin_blocks == (384,)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -165,6 +171,11 @@ def test_oversubscription_alone_keeps_the_node_types_network(read):
             "usable memory of 800.0 GiB is more than the memory of 80",
         ),
         (SIMPLE + 'network = { latency = "1e300 s" }', "my.toml: network.latency: must be 1e-12 to"),
+        (
+            SIMPLE + "network = { nodes_per_leaf = 4, nodes_per_pod = 6 }",
+            "nodes_per_pod: must be a multiple of nodes_per_l",
+        ),
+        (SIMPLE + "network = { pod_oversubscription = 2 }", "pod_oversubscription: needs nodes_per_pod"),
         (SIMPLE + "network = { oversubscription = 1e300 }", "oversubscription: must be at most 1000"),
         ('nodes = 2\nnode = { base = "dgx-h100", sockets = 1000 }', "my.toml: node.sockets: must be 1 to 32"),
         (17 * "[[pools]]\nnodes = 1\nnode = 'dgx-h100'\n", "my.toml: pools: must be 16 pools at most, not 17"),

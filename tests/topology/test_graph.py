@@ -48,6 +48,15 @@ def test_a_leaf_of_a_rail_serves_one_nic_of_every_node(dgx):
     assert uplink["capacity"] == pytest.approx(100 * 50e9)
 
 
+def test_spines_of_a_pod_lie_between_its_leaves_and_the_core(machines):
+    fabric = machines.fabric(8, 50.0, over=2, per_leaf=2, nodes_per_pod=384, pod_oversubscription=7)
+    links = graph(machines.cluster(machines.switched(fabric=fabric), 2048))
+    assert kinds(links)["pod"] == 2
+    assert links.edges[("leaf", 0, 0), ("pod", 0, 0)]["capacity"] == pytest.approx(2 * 8 * 50e9 / 2)
+    core = links.edges[("pod", 0, 1), ("spine", "")]
+    assert (core["capacity"], core["shared_by"]) == (pytest.approx(384 * 8 * 50e9 / 14), 384)
+
+
 def test_all_nodes_can_be_drawn_and_all_gpus_reach_each_other(machines):
     cluster = machines.sites(machines.dgx1(), (2, 3), wan=1.0)
     links = graph(cluster, range(5))

@@ -111,6 +111,31 @@ def test_a_rail_optimised_fabric_keeps_rings_off_the_spine_even_when_it_is_thin(
     assert figures(cluster, "ep", dp_shard=32, ep=32) == (8, 450, 50)
 
 
+def test_a_ring_over_pods_crosses_the_core_once_per_pod_and_pairs_across_it_all_the_time(machines):
+    pods = machines.fabric(8, 50.0, per_leaf=2, nodes_per_pod=4, pod_oversubscription=8)
+    cluster = machines.cluster(machines.switched(fabric=pods), 8)
+    # A pod's 4 x 8 NICs share 4 x 8 x 50 / 8 = 200 GB/s of uplinks.
+    assert figures(cluster, "dp_shard", tp=8, dp_shard=4, dp_replicate=2) == (1, np.inf, 50)
+    assert figures(cluster, "dp_shard", tp=8, dp_shard=8) == (1, np.inf, 25)
+    assert figures(cluster, "dp_replicate", tp=8, dp_shard=4, dp_replicate=2) == (1, np.inf, 6.25)
+    assert figures(cluster, "pp", tp=8, pp=2, dp_shard=4) == (1, np.inf, 6.25)
+
+
+def test_tiers_that_are_both_thin_multiply(machines):
+    both = machines.fabric(8, 50.0, over=2, per_leaf=2, nodes_per_pod=4, pod_oversubscription=4)
+    cluster = machines.cluster(machines.switched(fabric=both), 8)
+    # Rings over all four leaves: every rank leaves its leaf, one in two its pod.
+    assert figures(cluster, "dp_replicate", tp=8, dp_shard=2, dp_replicate=4)[2] == pytest.approx(50 / 4)
+    assert figures(cluster, "dp_replicate", tp=8, dp_shard=4, dp_replicate=2)[2] == pytest.approx(50 / 8)
+
+
+def test_rails_end_at_the_border_of_a_pod(machines):
+    rails = machines.fabric(8, 50.0, over=2, nodes_per_pod=2)
+    cluster = machines.cluster(machines.switched(fabric=rails), 4)
+    assert figures(cluster, "dp_shard", tp=8, dp_shard=2, dp_replicate=2) == (1, np.inf, 50)
+    assert figures(cluster, "dp_replicate", tp=8, dp_shard=2, dp_replicate=2) == (1, np.inf, 25)
+
+
 def test_pcie_cards_share_the_link_between_sockets(machines):
     cluster = machines.cluster(machines.pcie())
     assert figures(cluster, "tp", tp=8) == (8, 20, np.inf)
