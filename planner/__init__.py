@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from planner.answer.evaluate import evaluate as evaluate
     from planner.answer.explanation import explanation as explanation
     from planner.answer.fits import fits as fits
+    from planner.answer.link_traffic import link_traffic as link_traffic
     from planner.answer.plan_files import read_plan as read_plan
     from planner.answer.plan_files import write_plan as write_plan
     from planner.answer.question import Question as Question
@@ -70,6 +71,7 @@ _MODULES = {
     "Recommendation": "planner.answer.recommendation",
     "fits": "planner.answer.fits",
     "explanation": "planner.answer.explanation",
+    "link_traffic": "planner.answer.link_traffic",
     "write_plan": "planner.answer.plan_files",
     "read_plan": "planner.answer.plan_files",
     "PlannerError": "planner.errors",

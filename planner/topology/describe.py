@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from planner.errors import unknown_name
 from planner.quantities import format_bandwidth, format_seconds
@@ -38,14 +38,14 @@ def bottleneck(plan: Plan, cluster: Cluster, axis: str) -> str:
     size, pattern, share = share_of(plan, cluster, axis)
     if size == 1:
         return "a group of one: nothing to send"
-    if not _held_by_network(share):
+    if not held_by_network(share):
         return _inside(share.local_limit, cluster.node)
     if "nic" in share.remote_limit.ends and pattern != Pattern.CHAIN and len(cluster.pools) == 1:
         return _nics(share, cluster)
     return _shared(share.remote_limit, cluster)
 
 
-def _held_by_network(share: Share) -> bool:
+def held_by_network(share: Share) -> bool:
     """Whether the links between domains take as long as those inside, or longer."""
     inside, across = share.parts.inside / share.local_limit.bandwidth, share.parts.across / share.remote_limit.bandwidth
     return bool(share.remote_limit.kind) and across >= inside
@@ -168,6 +168,28 @@ def _shared_words(limit: Limit) -> str:
     if limit.load <= 1:
         return f"{name}: {share} per rank"
     return f"{limit.load:g} ranks' traffic shares {name} ({capacity}): {share} each"
+
+
+LINK_CLASSES: Mapping[str, tuple[frozenset[str], ...]] = {
+    "wan": (frozenset({"spine", "wan"}),),
+    "pod_uplink": (frozenset({"pod", "spine"}),),
+    "leaf_uplink": (frozenset({"leaf", "spine"}), frozenset({"leaf", "pod"})),
+    "nic": (frozenset({"nic", "leaf"}),),
+    "nic_slot": (frozenset({"pcie", "nic"}), frozenset({"socket", "nic"})),
+    "socket": (frozenset({"socket"}),),
+    "host_memory": (frozenset({"socket", "memory"}),),
+    "pcie_uplink": (frozenset({"pcie", "socket"}),),
+    "gpu_pcie": (frozenset({"gpu", "pcie"}), frozenset({"gpu", "socket"})),
+    "gpu_switch": (frozenset({"gpu", "nvswitch"}),),
+    "gpu_gpu": (frozenset({"gpu"}),),
+}
+"""Classes of links, from the outermost to the innermost: which kinds of vertices they join."""
+
+
+def link_class(ends: Iterable[str]) -> str:
+    """The key in LINK_CLASSES of a link between two kinds of vertices."""
+    both = frozenset(ends)
+    return next(name for name, joined in LINK_CLASSES.items() if both in joined)
 
 
 _NAMES = (

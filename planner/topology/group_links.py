@@ -10,14 +10,15 @@ import numpy as np
 
 from planner.distinct import distinct
 from planner.errors import SpecError
-from planner.quantities import Column
+from planner.quantities import Bytes, Column
 from planner.spec.cluster import Cluster, Fabric, Node, Pool
 from planner.spec.plan import ContextKind, Int, Plan
 from planner.topology.contention import AxisLoads, Network, Share
 from planner.topology.domains import Halves, fitting, halves_of, shares
 from planner.topology.links import GroupLinks, Links, PlacedLinks
 from planner.topology.patterns import Pattern
-from planner.topology.placement import AXES, Layout, layouts
+from planner.topology.placement import AXES, Layout, groups, layouts
+from planner.topology.traffic import Streams
 
 PLACING = ("tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "context_kind")
 """The fields of a plan that decide where its groups lie and how they talk."""
@@ -66,6 +67,19 @@ def load_of_axis(plan: Plan, cluster: Cluster, axis: str, sent: Column | None = 
     _check_size(plan, cluster)
     pattern = Pattern(int(_patterns(plan, axis)))
     return network_of(cluster).loads(layouts(plan)[axis], pattern, sent)
+
+
+def load_of_stages(plan: Plan, cluster: Cluster, *, each: Bytes, ends: Bytes) -> AxisLoads:
+    """What the stages of one plan's pipelines put on every link.
+
+    Each sends `each` bytes to its neighbours on both sides, and the first and the last of them `ends` to one another.
+    """
+    _check_size(plan, cluster)
+    stages = groups(layouts(plan)["pp"])
+    forth = [(stages[:, :-1], stages[:, 1:], each), (stages[:, -1:], stages[:, :1], ends)]
+    both = [*forth, *((target, source, size) for source, target, size in forth)]
+    parts = [(source.ravel(), target.ravel(), np.full(source.size, float(size))) for source, target, size in both]
+    return network_of(cluster).loads_of(Streams(*(np.concatenate(columns) for columns in zip(*parts, strict=True))))
 
 
 class _Wired:

@@ -35,13 +35,13 @@ class Tier:
     def limit(self, part: Scalar) -> Limit | None:
         """The link that takes longest, for ranks that send `part` in the unit of the loads; None without a load.
 
-        Of equally slow ones that which the fewest ranks share.
+        Of equally slow ones that which the fewest ranks share, and of these the outermost.
         """
         worst = self.load.max(axis=0, initial=0.0)
         busy = worst / self.capacity
         if not busy.any():
             return None
-        slowest = np.flatnonzero(busy >= busy.max() * (1 - _ALIKE))
+        slowest = np.flatnonzero(busy >= busy.max() * (1 - _ALIKE))[::-1]
         link = int(slowest[np.argmin(worst[slowest])])
         # Sums of shares such as 71 x 1/71 are to be 1.
         capacity, ranks = float(self.capacity[link]), float(f"{worst[link] / part:.12g}")
@@ -156,7 +156,7 @@ def _uplinks(cluster: Cluster, streams: Outbound, seat: Seats) -> Iterator[Tier]
             ("leaf", "pod" if fabric.nodes_per_pod else "spine", seat.leaf, streams.off_leaf),
             ("pod", "spine", seat.pod, streams.off_pod),
         ):
-            if here.any() and (name == "leaf" or fabric.nodes_per_pod):
+            if here.any() and fabric.nics_per_node and (name == "leaf" or fabric.nodes_per_pod):
                 both = _both_ways(streams, load, places, here)
                 yield _tier_above(name, code, (name, above), (fabric.kind, _capacity(name, pool)), both)
 

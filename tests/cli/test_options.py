@@ -21,7 +21,7 @@ FROZEN = {
     "emit": ["PLAN", "--target", "--into", "--force", "--json"],
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
-    "explain": ["MODEL", "CLUSTER", *QUESTION],
+    "explain": ["MODEL", "CLUSTER", *QUESTION, "--links"],
     "validate": ["RUNS", "--collectives", "--calibrate", "--profile", "--json"],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
