@@ -130,7 +130,12 @@ def check_files(paths: Sequence[Path], *, gpu: str | None = None) -> list[Checke
 
     Raises FileFormatError for a file of no known format, SpecError for an unknown accelerator.
     """
-    return [_checked(dump, gpu) for dump in merged([read_dump(path) for path in paths])]
+    return check_dumps([read_dump(path) for path in paths], gpu=gpu)
+
+
+def check_dumps(dumps: Sequence[Dump], *, gpu: str | None = None) -> list[Checked]:
+    """As `check_files`, of what was read already."""
+    return [_checked(dump, gpu) for dump in merged(list(dumps))]
 
 
 def _checked(dump: Dump, gpu: str | None) -> Checked:

@@ -101,7 +101,7 @@ def fits(question: Question) -> FitReport:
 
     Raises SpecError for an illegal fix, NoFeasiblePlan where no plan within it is legal.
     """
-    return fit_report(evaluate(question, _judged(question)))
+    return fit_report(evaluate(question, judged_plan(question)))
 
 
 def fit_report(ranked: RankedPlan) -> FitReport:
@@ -115,8 +115,11 @@ def fit_report(ranked: RankedPlan) -> FitReport:
     )
 
 
-def _judged(question: Question) -> Plan:
-    """The plan that `--fix` means: the degrees that it leaves out are 1 if that makes a legal plan."""
+def judged_plan(question: Question) -> Plan:
+    """The plan that `--fix` means: the degrees that it leaves out are 1 if that makes a legal plan.
+
+    Raises SpecError for an illegal fix, NoFeasiblePlan where no plan within it is legal.
+    """
     fix = question.fix
     if question.choices.fix:
         with suppress(PlannerError):

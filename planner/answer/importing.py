@@ -60,7 +60,11 @@ def import_plan(path: Path, *, model: str | None = None, cluster: str | None = N
     The model is the config.json beside the file where none is named. Raises FileFormatError where the file cannot be
     read or is none that is known, SpecError where its degrees do not suit the model or the cluster.
     """
-    settings = read_settings(path)
+    return judged(path, read_settings(path), model=model, cluster=cluster)
+
+
+def judged(path: Path, settings: Settings, *, model: str | None = None, cluster: str | None = None) -> Import:
+    """As `import_plan`, of settings that were read from a file already."""
     named = model or (str(settings.model) if settings.model else None)
     if named is None or cluster is None:
         missing = [name for name, given in (("--model", named), ("--cluster", cluster)) if given is None]

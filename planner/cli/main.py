@@ -22,6 +22,7 @@ COMMANDS = {
     "emit": "Write the files that run a plan, for a trainer and a launcher.",
     "import": "Read a framework's settings as a plan, and say what it will do.",
     "explain": "Show every term of a plan's time and memory with its value, formula and source.",
+    "diagnose": "Say why a run is slow, out of memory or stuck, and what to change.",
     "validate": "Score predictions of collectives against a table of measured ones.",
     "show": "Print what the planner read from a model, accelerator, node type, network or stack.",
     "ls": "List the catalogue: models, GPUs, nodes, networks, stacks.",

@@ -61,6 +61,7 @@ def _uneven_links(dump: Dump) -> Iterator[Finding]:
             f"GPUs {_index(topology, one)} and {_index(topology, other)} are joined by {word} only",
             f"the others have {most} direct links each, these {totals[one]} and {totals[other]}",
             f"nvidia-smi nvlink -s -i {_index(topology, one)},{_index(topology, other)}",
+            kind="links",
         )
 
 
@@ -83,6 +84,7 @@ def _no_links(topology: HostTopology, gpus: list[int]) -> Finding:
         f"GPU{'s' if many else ''} {span(numbers)} {'have' if many else 'has'} no direct link to any other",
         "the others have; a GPU whose links are down reaches them over PCIe, and every collective waits for it",
         f"nvidia-smi nvlink -s -i {','.join(map(str, numbers))}; dmesg | grep -i -e nvlink -e nvswitch -e xid",
+        kind="links",
     )
 
 
@@ -103,6 +105,7 @@ def _inactive_links(dump: Dump) -> Iterator[Finding]:
                 f"GPU {status.index}: {which}, {status.active} work where others have {most}",
                 "a lost link lowers the bandwidth of the GPU to all others, and every collective waits for it",
                 f"nvidia-smi nvlink -e -i {status.index}; dmesg | grep -i -e xid -e nvlink",
+                kind="links",
             )
     yield from _slow_links(statuses)
 
@@ -121,6 +124,7 @@ def _slow_links(statuses: tuple[LinkStatus, ...]) -> Iterator[Finding]:
                 f"GPU {status.index}: {_numbered(slow)} below the {format_bandwidth(usual)} of the others",
                 "a link that trained at a lower rate slows what is spread over all of them",
                 f"nvidia-smi nvlink -e -i {status.index}",
+                kind="link_rate",
             )
 
 
@@ -142,6 +146,7 @@ def _narrow_pcie(dump: Dump) -> Iterator[Finding]:
                     f"({format_bandwidth(device.bandwidth or 0.0)}), its like have {format_bandwidth(best)}",
                     "the slot, riser or card trained below what it can: reseat it, look at the BIOS's link settings",
                     f"lspci -vv -s {device.bus_id} | grep -e LnkCap -e LnkSta",
+                    kind="pcie",
                 )
 
 
@@ -159,6 +164,7 @@ def _peer_access(dump: Dump) -> Iterator[Finding]:
             f"no peer access between {counted(len(refused), 'pair')} of GPUs ({words})",
             "bytes between them are copied through host memory; usual for GeForce cards, else look at IOMMU and ACS",
             "nvidia-smi topo -p2p r; lspci -vvv | grep -i acsctl",
+            kind="peer_access",
         )
 
 
@@ -166,7 +172,9 @@ def _wrong_results(dump: Dump) -> Iterator[Finding]:
     for table in dump.tables:
         for note in table.notes:
             if "wrong results" in note:
-                yield Finding(f"{table.collective}: {note}", "nccl-tests checks every result", "dcgmi diag -r 3")
+                yield Finding(
+                    f"{table.collective}: {note}", "nccl-tests checks every result", "dcgmi diag -r 3", kind="results"
+                )
 
 
 def _against_the_usual(topology: HostTopology, usual: Node) -> Iterator[Finding]:
@@ -177,6 +185,7 @@ def _against_the_usual(topology: HostTopology, usual: Node) -> Iterator[Finding]
             "no direct link between any two GPUs",
             f"{usual.accelerator.name} has them ({usual.link} in {usual.name}); a virtual machine may hide them",
             "nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager",
+            kind="links",
         )
     slots = [device for device in topology.pcie if device.kind == "gpu" and device.bandwidth and not device.virtual]
     best = max((device.bandwidth or 0.0 for device in slots), default=0.0)
@@ -185,6 +194,7 @@ def _against_the_usual(topology: HostTopology, usual: Node) -> Iterator[Finding]
             f"every GPU's PCIe link is {format_bandwidth(best)}",
             f"{usual.accelerator.name} can do {format_bandwidth(usual.accelerator.pcie_bandwidth)}",
             f"lspci -vv -s {slots[0].bus_id} | grep -e LnkCap -e LnkSta",
+            kind="pcie",
         )
 
 

@@ -18,7 +18,12 @@ def _ports(dump: Dump) -> Iterator[Finding]:
         if port.transport == "iwarp":
             continue
         if port.device.startswith(SOFTWARE):
-            yield Finding(f"{name} is RDMA in software", "its data goes through the CPU", "ibv_devices; ibdev2netdev")
+            yield Finding(
+                f"{name} is RDMA in software",
+                "its data goes through the CPU",
+                "ibv_devices; ibdev2netdev",
+                kind="software_rdma",
+            )
         elif port.state and port.state != "active":
             yield _not_active(port, name)
     yield from _slow_ports(dump.ports)
@@ -27,14 +32,17 @@ def _ports(dump: Dump) -> Iterator[Finding]:
 def _not_active(port: PortStatus, name: str) -> Finding:
     if port.state in ("initializing", "init") and port.layer != "ethernet":
         why = "the cable works, but no subnet manager has set the port up"
-        return Finding(f"{name} is {port.state}", why, "sminfo; systemctl status opensm")
+        return Finding(f"{name} is {port.state}", why, "sminfo; systemctl status opensm", kind="port")
     if port.physical and port.physical != "linkup":
         why = f"the link itself is {port.physical}: cable, transceiver or switch port"
     else:
         why = "NCCL leaves the port out or fails on it"
     ethernet = f"ibdev2netdev | grep {port.device}; ip link show, then ethtool of that interface"
     return Finding(
-        f"{name} is {port.state}", why, ethernet if port.layer == "ethernet" else f"ibstat {port.device}; iblinkinfo"
+        f"{name} is {port.state}",
+        why,
+        ethernet if port.layer == "ethernet" else f"ibstat {port.device}; iblinkinfo",
+        kind="port",
     )
 
 
@@ -50,6 +58,7 @@ def _slow_ports(ports: tuple[PortStatus, ...]) -> Iterator[Finding]:
                 f"{port.device} runs at {_gigabits(port.speed)}, others at {_gigabits(best)}",
                 "a port that trained at a lower rate holds all of a job back, unless it is another kind of adapter",
                 f"mlxlink -d {port.device} -m; ibstat {port.device}",
+                kind="port_rate",
             )
 
 
@@ -67,6 +76,7 @@ def _gids(dump: Dump) -> Iterator[Finding]:
                 f"{device} port {port} has no RoCE v2 address over IPv4",
                 "its link-local addresses work within one switch at most; the interface lacks an IP address",
                 "ip addr; show_gids",
+                kind="gid",
             )
 
 
@@ -79,12 +89,14 @@ def _nccl(dump: Dump) -> Iterator[Finding]:
             "NCCL sends over TCP sockets",
             "no RDMA adapter or plugin was found or allowed, and sockets reach a fraction of the network's rate",
             "ibv_devinfo; env | grep NCCL_ # NCCL_IB_DISABLE, NCCL_IB_HCA, NCCL_NET",
+            kind="sockets",
         )
     if nccl.settings.get("NCCL_IB_DISABLE", "0") != "0":
         yield Finding(
             f"NCCL_IB_DISABLE is {nccl.settings['NCCL_IB_DISABLE']}",
             "it switches RoCE off as well as InfiniBand",
             "unset NCCL_IB_DISABLE",
+            kind="ib_disable",
         )
     off = sorted(name for name, works in nccl.gpu_direct.items() if not works and "+" not in name)
     if off:
@@ -92,6 +104,7 @@ def _nccl(dump: Dump) -> Iterator[Finding]:
             f"GPUDirect RDMA is off for {', '.join(off[:8])}",
             "data between GPU and NIC is copied through host memory",
             "lsmod | grep -e nvidia_peermem -e nv_peer_mem; dmesg | grep -i peermem",
+            kind="gpu_direct",
         )
 
 
@@ -113,6 +126,7 @@ def _far_nics(dump: Dump) -> Iterator[Finding]:
                 f"GPU{'s' if len(gpus) > 1 else ''} {span(gpus)}: no NIC nearer than {kind}",
                 why,
                 "lspci -tv; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET all_reduce_perf -b 8M -e 64M | grep -i gdr",
+                kind="far_nic",
             )
 
 
@@ -122,6 +136,7 @@ def _no_gpu_direct(topology: HostTopology) -> Finding:
         f"no GPUDirect RDMA with {names}",
         "adapter or driver cannot read and write GPU memory (gdr=0 in the dump): data is copied through the host",
         "lsmod | grep -e nvidia_peermem -e nv_peer_mem; ibv_devinfo",
+        kind="gpu_direct",
     )
 
 

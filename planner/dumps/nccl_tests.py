@@ -227,12 +227,14 @@ def _made(table: _Table, named: str) -> CollectiveTable | None:
     run, evidence = table.run, evidence_of(table.rows, samples)
     collective, doubt = collective_of(evidence, run.collective, (run.mentioned, named), run.declared)
     ranks, correction = ranks_of(collective, evidence, run.declared)
+    hosts = _hosts(run, ranks)
     lost = f"{_rows(table.lost)} cut by other lines and left out" if table.lost else ""
     return CollectiveTable(
         collective=collective,
         ranks=ranks,
         samples=samples,
-        nodes=_nodes(run, ranks),
+        nodes=len(hosts) or None,
+        hosts=hosts,
         gpu=_gpu(run),
         dtype=table.rows[0].dtype,
         version=run.version,
@@ -249,11 +251,11 @@ def _said(*notes: str) -> Iterator[str]:
     return (note for note in notes if note)
 
 
-def _nodes(run: _Run, ranks: int | None) -> int | None:
+def _hosts(run: _Run, ranks: int | None) -> tuple[str, ...]:
     """Hosts, where each rank's is listed and the list is that of this table."""
     if not run.whole or len(run.devices) != ranks:
-        return None
-    return len({host for host, _ in run.devices.values()})
+        return ()
+    return tuple(dict.fromkeys(host for host, _ in run.devices.values()))
 
 
 def _gpu(run: _Run) -> str:

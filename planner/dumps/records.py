@@ -248,6 +248,8 @@ class CollectiveTable:
     line: int = 0
     """Where the table begins in its file."""
     notes: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """Where each rank's device is listed, the hosts."""
 
 
 @dataclass(frozen=True)
@@ -269,8 +271,13 @@ class Dump:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that looks wrong: `what`, `why` it matters or how it is known, and the `command` to run next."""
+    """One thing that looks wrong: `what`, `why` it matters or how it is known, and the `command` to run next.
+
+    `kind` is one word for it, the same whatever the figures: "links", "link_rate", "port", "port_rate", "gid",
+    "sockets", "ib_disable", "gpu_direct", "far_nic", "software_rdma", "pcie", "peer_access", "results".
+    """
 
     what: str
     why: str
     command: str
+    kind: str

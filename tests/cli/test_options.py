@@ -23,6 +23,10 @@ FROZEN = {
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION, "--links"],
     "validate": ["RUNS", "--collectives", "--calibrate", "--profile", "--json"],
+    "diagnose": [
+        *("FILES", "--plan", "--model", "--cluster", "--gpu", "--fix", "--seq-len", "--global-batch-size"),
+        *("--measured-tps", "--measured-mem", "--quiet", "--json"),
+    ],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
     "topo show": [
