@@ -43,7 +43,7 @@ def print_link_traffic(ranked: RankedPlan) -> None:
     say()
     if not traffic.axes:
         return say("No link bears any traffic: nobody communicates.")
-    nodes = ", ".join(f"{pool.num_nodes:,} x {pool.node.name}" for pool in cluster.pools)
+    nodes = " and ".join(f"{pool.num_nodes:,} x {pool.node.name}" for pool in cluster.pools)
     step = format_seconds(traffic.step_time)
     say(
         f"Links of {nodes}, from the outermost to the innermost, and what a step of {step} puts on the busiest of each "
@@ -73,6 +73,9 @@ def _print_classes(traffic: PlanTraffic, cluster: Cluster) -> None:
         Heading("ranks", 3),
     ]
     table(headings, [row for depth, each in enumerate(shown) for row in _class_rows(each, depth, traffic, cluster)])
+    full = [_name(each, cluster) for each in shown if each.busy > traffic.step_time]
+    if full:
+        say(f"Busy for longer than the step: {', '.join(full)}. The step is predicted too short for that.", indent="  ")
     idle = [_name(each, cluster) for each in traffic.classes if not each.by_axis]
     if idle:
         say(f"Without traffic: {', '.join(dict.fromkeys(idle))}.", indent="  ")

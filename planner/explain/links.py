@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,10 +129,13 @@ def traffic_on_links(job: Job, plan: Plan, cluster: Cluster) -> LinkTraffic:
     """The traffic of one plan's step on all links of the cluster. Raises SpecError as `group_links` does."""
     found = axis_bytes(job, plan, cluster)
     tiers = added(each.loads.together for each in found.values())
-    classes = [each for tier in tiers for each in _classes(tier, found, cluster)]
+    classes: dict[tuple[str, str, str, float], LinkClass] = {}
+    for each in (each for tier in tiers for each in _classes(tier, found, cluster)):
+        key = each.name, each.pool, each.kind, each.capacity
+        classes[key] = _together(classes[key], each) if key in classes else each
     order = list(LINK_CLASSES)
     return LinkTraffic(
-        classes=tuple(sorted(classes, key=lambda each: order.index(each.name))),
+        classes=tuple(sorted(classes.values(), key=lambda each: order.index(each.name))),
         axes=tuple(_axis(axis, each, plan, cluster) for axis, each in found.items()),
     )
 
@@ -171,6 +174,23 @@ def _classes(tier: Tier, found: Mapping[str, AxisBytes], cluster: Cluster) -> It
             by_axis=dict(sorted(shares.items(), key=lambda item: -item[1].busiest)),
             levels=tuple(_levels(tier, chosen, cluster)),
         )
+
+
+def _together(one: LinkClass, other: LinkClass) -> LinkClass:
+    """Links of equal nodes in two pools as one class."""
+    first, second = sorted((one, other), key=lambda each: -each.busiest)
+    links, nothing = one.links + other.links, AxisShare(0.0, 0.0, 0.0)
+    shares = {}
+    for axis in {**first.by_axis, **second.by_axis}:
+        here, there = first.by_axis.get(axis, nothing), second.by_axis.get(axis, nothing)
+        shares[axis] = here._replace(mean=(here.mean * first.links + there.mean * second.links) / links)
+    levels: list[Level] = []
+    for level in sorted((*first.levels, *second.levels), key=lambda each: -each.bytes):
+        if levels and level.bytes >= levels[-1].bytes * (1 - _ALIKE):
+            levels[-1] = levels[-1]._replace(links=levels[-1].links + level.links)
+        else:
+            levels.append(level)
+    return replace(first, links=links, by_axis=shares, levels=tuple(levels))
 
 
 def _share(traffic: AxisBytes, tier: Tier, chosen: list[int]) -> AxisShare:

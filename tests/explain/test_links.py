@@ -130,6 +130,21 @@ def test_a_lone_gpu_loads_nothing():
     assert traffic.axes == traffic.classes == ()
 
 
+def test_equal_nodes_at_two_sites_are_one_class_and_the_line_between_them_another(tmp_path):
+    path = tmp_path / "sites.toml"
+    pool = '[[pools]]\nnodes = 1\nnode = "dgx-h100"\nsite = '
+    path.write_text(f'{pool}"a"\n{pool}"b"\n[wan]\nbandwidth = "10 Gb/s"\nlatency = "8 ms"\n', encoding="utf-8")
+    asked, plan = job("llama-3.1-8b"), Plan(tp=8, dp_replicate=2, num_microbatches=32)
+    found = traffic_on_links(asked, plan, cluster(str(path))).classes
+    by_name = {each.name: each for each in found}
+    assert len(by_name) == len(found)
+    assert by_name["nic"].links == 16
+    assert [level.links for level in by_name["nic"].levels] == [16]
+    sent = 2 * 1 / 2 * 4 * asked.model.parameters
+    assert by_name["wan"].busiest == pytest.approx(sent, rel=1e-3)
+    assert by_name["wan"].by_axis["dp_replicate"].ranks == 8
+
+
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.+?)```", TOPOLOGY, re.DOTALL))
 def test_examples_of_the_topology_page_hold(code):
     exec(compile(code, "topology.md", "exec"), {})
