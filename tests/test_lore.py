@@ -117,8 +117,8 @@ def test_claim_a11_hybrid_shards_gain_a_tenth_below_400_gigabit_a_node_and_lose_
     """So lore exaggerates as long as every micro-batch is reduced.
 
     Weights are gathered in 16 bits and gradients reduced in 32: of full sharding 2 + 2 + 4 bytes a parameter leave a
-    node, of hybrid shards the all-reduce of 8 replicas, 2 x 7/8 x 4. Where the network is fast the additional all-reduce
-    costs more than that.
+    node, of hybrid shards the all-reduce of 8 replicas, 2 x 7/8 x 4. Where the network is fast, the additional
+    all-reduce costs more than that.
     """
     gains = gains_of_hybrid_shards(HSDP, 64)
     assert first(SLOW_TO_FAST, lambda name: gains[name] < 1) in ("roce-100x4", "roce-100x8")
