@@ -8,6 +8,7 @@ inside a domain and links between domains are told apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,10 +16,10 @@ import numpy as np
 
 from planner.quantities import Column, Seconds
 from planner.spec.cluster import Cluster, Wiring
-from planner.topology.loads import Loads, added, load_across, load_inside, load_of_rings, tightest
+from planner.topology.loads import Loads, added, load_across, load_inside, load_of_rings, tier_of_nodes, tightest
 from planner.topology.patterns import Pattern
 from planner.topology.placement import Layout, groups
-from planner.topology.routes import Limit, wires
+from planner.topology.routes import Limit, Wires, wires
 from planner.topology.seats import Runs, Seats, period, runs, seats
 from planner.topology.traffic import (
     Parts,
@@ -70,6 +71,8 @@ class Network:
         self.pools = wires(cluster)
         self.period = period(cluster)
         self.seats = seats(cluster)
+        self.port = _port(self.pools)
+        self.own_way_out = _own_way_out(cluster, self.pools)
         self.share = lru_cache(maxsize=2**16)(self._share)
 
     def loads(self, layout: Layout, pattern: Pattern, sent: Column | None = None) -> AxisLoads:
@@ -107,10 +110,14 @@ class Network:
         if pattern == Pattern.CHAIN:
             local = 1 if crosses else min(2, local)
         inside, across, near, far = Limit(), Limit(), 0.0, 0.0
-        if local > 1:
+        if local > 1 and self.port:
+            inside, near = _through(self.port[0], pattern, where), self.port[1]
+        elif local > 1:
             loads, near = self._inside(pattern, where, seat, np.ones(int(layout.world_size)))
             inside = tightest(loads, parts.inside)
-        if crosses:
+        if crosses and self.own_way_out:
+            across, far = self.own_way_out
+        elif crosses:
             loads, far = load_across(self.pools, streams_across(pattern, where, seat), seat, self.cluster)
             across = tightest(loads, parts.across)
         return Share(local, inside, across, near, far, parts)
@@ -119,3 +126,36 @@ class Network:
         """The members of all groups by the domains that they are in, and the seats of as many ranks."""
         seat = self.seats.first(int(layout.world_size))
         return runs(groups(layout), seat.domain), seat
+
+
+def _own_way_out(cluster: Cluster, pools: Sequence[Wires]) -> tuple[Limit, Seconds] | None:
+    """Limit and latency of a rank's way to another domain where no two ranks share any link of it; else None.
+
+    Then it is the same whoever talks to whom, and no load has to be added up.
+    """
+    doors = pools[0].doors
+    each = doors.leaving + doors.entering
+    users = (each > 0).sum(axis=0)
+    if len(pools) > 1 or cluster.node.fabric.thin_blocks or not users.any() or users.max() > 1:
+        return None
+    return tightest((tier_of_nodes(pools[0], 0, each.max(axis=0)[None]),), 1.0), doors.latency_out + doors.latency_in
+
+
+def _port(pools: Sequence[Wires]) -> tuple[Limit, Seconds] | None:
+    """Limit and latency of a rank's way through the switch of its domain, where all accelerators have one; else None.
+
+    A port bears the traffic of its own rank only.
+    """
+    if len(pools) > 1 or pools[0].node.wiring != Wiring.SWITCH:
+        return None
+    ports = pools[0].ports
+    each = (ports.leaving + ports.entering).max(axis=0)
+    return tightest((tier_of_nodes(pools[0], 0, each[None]),), 1.0), ports.latency_out + ports.latency_in
+
+
+def _through(port: Limit, pattern: Pattern, where: Runs) -> Limit:
+    """The port of the rank that has most to send inside its domain, for the one by which an axis is judged."""
+    if pattern != Pattern.ALL_TO_ALL:
+        return port
+    ranks = float(f"{(where.length.max() - 1) / (where.length.min() - 1):.12g}")
+    return port._replace(bandwidth=port.capacity / ranks, load=ranks)

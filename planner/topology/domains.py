@@ -55,11 +55,8 @@ def halves_of(cluster: Cluster) -> Halves | None:
     node, fabric = cluster.node, cluster.node.fabric
     if len(cluster.pools) > 1 or not fabric.thin_blocks or any(block % node.domain_nodes for block in _blocks(fabric)):
         return None
-    if (
-        not fabric.nodes_per_leaf
-        and fabric.nics_per_node % node.gpus_per_node
-        and (node.gpus_per_node % fabric.nics_per_node)
-    ):
+    gpus, nics = node.gpus_per_node, fabric.nics_per_node
+    if not fabric.nodes_per_leaf and nics % gpus and gpus % nics:  # rails that unequal numbers of accelerators share
         return None
     wide = replace(fabric, oversubscription=1.0, pod_oversubscription=1.0)
     return Halves(

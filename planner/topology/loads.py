@@ -96,14 +96,14 @@ def load_of_rings(pools: Sequence[Wires], where: Runs, seat: Seats, sent: Column
                 chosen = (seat.pool[first] == pool) & (slots == code)
                 load += np.bincount(seat.node[first[chosen]], passed[chosen], len(load))[:, None] * rings
                 rest, hop = rest & ~chosen, wires.node.link_latency
-        loads.append(_tier_of_nodes(wires, pool, load))
+        loads.append(tier_of_nodes(wires, pool, load))
     return tuple(loads), np.repeat(rest, length).reshape(where.members.shape), hop
 
 
 def load_across(pools: Sequence[Wires], streams: Outbound, seat: Seats, cluster: Cluster) -> tuple[Loads, Seconds]:
     """What streams between domains put on the links of nodes, on uplinks and between sites; and the longest way."""
     nodes = (
-        _tier_of_nodes(wires, pool, _over(wires.doors, streams, seat, pool=pool)) for pool, wires in enumerate(pools)
+        tier_of_nodes(wires, pool, _over(wires.doors, streams, seat, pool=pool)) for pool, wires in enumerate(pools)
     )
     out, into = (np.array([getattr(w.doors, name) for w in pools]) for name in ("latency_out", "latency_in"))
     wan = (cluster.wan.latency if cluster.wan else 0.0) * (streams.off_site > 0)
@@ -112,7 +112,8 @@ def load_across(pools: Sequence[Wires], streams: Outbound, seat: Seats, cluster:
     return tiers, float(hops.max(initial=0.0))
 
 
-def _tier_of_nodes(wires: Wires, pool: int, load: Column) -> Tier:
+def tier_of_nodes(wires: Wires, pool: int, load: Column) -> Tier:
+    """The nodes of a pool, whose links bear `load` (nodes, links)."""
     return Tier("node", pool, wires.edges, wires.kinds, wires.capacity, load)
 
 
@@ -120,7 +121,7 @@ def _node_load(wires: Wires, streams: Streams, seat: Seats, pool: int) -> tuple[
     if wires.node.wiring == Wiring.SWITCH:
         used = bool((seat.pool[streams.source] == pool).any())
         latency = wires.ports.latency_out + wires.ports.latency_in if used else 0.0
-        return _tier_of_nodes(wires, pool, _over(wires.ports, streams, seat, pool=pool)), latency
+        return tier_of_nodes(wires, pool, _over(wires.ports, streams, seat, pool=pool)), latency
     gpus, here = wires.node.gpus_per_node, seat.pool[streams.source] == pool
     source, target = streams.source[here], streams.target[here]
     cells = (seat.node[source] * gpus + seat.slot[source]) * gpus + seat.slot[target]
@@ -129,7 +130,7 @@ def _node_load(wires: Wires, streams: Streams, seat: Seats, pool: int) -> tuple[
     ways = [wires.between(*divmod(pair, gpus)) for pair in used_pairs.tolist()]
     rows = np.array([row for row, _ in ways]).reshape(-1, len(wires.edges))
     latency = max((latency for _, latency in ways), default=0.0)
-    return _tier_of_nodes(wires, pool, pairs[:, used_pairs] @ rows), latency
+    return tier_of_nodes(wires, pool, pairs[:, used_pairs] @ rows), latency
 
 
 def _over(ways: Ways, streams: Streams, seat: Seats, *, pool: int) -> Column:
