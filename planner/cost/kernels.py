@@ -22,6 +22,8 @@ UNFUSED_SHARE = 0.75
 These three: chosen for the unfused runs of Narayanan et al. 2021 and Korthikanti et al. 2022, which they reproduce
 within 2 %; no kernel measurement stands behind each alone.
 """
+UNALIGNED_SHARE = 0.07
+"""Rate that batched products keep where the head size fits no tensor core; see `aligned_share`."""
 ELEMENTWISE_BACKWARD = 1.5
 """Memory traffic of an element-wise operator's backward over its forward: it reads the input again."""
 
@@ -180,6 +182,21 @@ def unfused_attention_time(
     4.2
     """
     return flops / (peak * efficiency * share) + scores * bytes_per_score / memory_bandwidth
+
+
+def aligned_share(head_dim: Count) -> Scalar:
+    """Share of the rate that batched products keep at a head size, in 16 bits.
+
+    1 for multiples of 8, else UNALIGNED_SHARE
+
+    Tensor cores read 16 bytes at a time. Source: NVIDIA, Deep Learning Performance: Matrix Multiplication (multiples of
+    8 elements); the share is an own fit: of BigScience's 176B candidates (A100, chronicles-prequel.md) those with
+    heads of 108, 150 and 450 took a third longer per step, whose attention is 2 to 3 % of the FLOPs.
+
+    >>> float(aligned_share(128)), float(aligned_share(150)) < 0.1
+    (1.0, True)
+    """
+    return np.where(np.mod(head_dim, 8) == 0, 1.0, UNALIGNED_SHARE)
 
 
 def memory_bound_time(traffic: Bytes, memory_bandwidth: BytesPerSecond, overhead: Seconds = 0.0) -> Seconds:

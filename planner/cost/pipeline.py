@@ -174,6 +174,20 @@ def zb_h1_send_exposed(num_microbatches: Count, stages: Count, *, send: Seconds)
     return 2 * send * (stages - 1 + steady)
 
 
+def send_bound_exposed(sends: Count, *, send: Seconds, makespan: Seconds) -> Seconds:
+    """What a link between stages needs beyond the step, where it carries so many sends of one direction in a row.
+
+    E = max(sends send - makespan, 0)
+
+    The forms above are latencies on the critical path; this is throughput, a lower bound whatever the schedule: a link
+    cannot send the next tensor before it has sent the last. Source: definition.
+
+    >>> float(send_bound_exposed(64, send=0.25, makespan=5.0)), float(send_bound_exposed(64, send=0.01, makespan=5.0))
+    (11.0, 0.0)
+    """
+    return np.maximum(sends * send - makespan, 0.0)
+
+
 def gpipe_in_flight(num_microbatches: Count) -> Count:
     """Micro-batches whose activations a rank holds at the peak under GPipe: all of them.
 

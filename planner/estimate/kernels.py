@@ -9,7 +9,7 @@ import numpy as np
 from planner.cost import kernels as cost
 from planner.cost.flops import FLASH_BACKWARD, MATMUL_BACKWARD, attention_flops
 from planner.errors import SpecError
-from planner.quantities import Bytes, BytesPerSecond, Count, Flop, FlopPerSecond, Seconds
+from planner.quantities import Bytes, BytesPerSecond, Count, Flop, FlopPerSecond, Scalar, Seconds
 from planner.spec.accelerator import Accelerator
 from planner.spec.profile import Profile
 from planner.tables import Table
@@ -133,20 +133,24 @@ class Kernels:
         forward = cost.attention_time(flops, traffic, efficiency=efficiency, **rates)
         slower = efficiency * self.profile.attention_backward_efficiency
         backward = cost.attention_time(FLASH_BACKWARD * flops, 2 * traffic, efficiency=slower, **rates)
-        return self.profile.compute_scale * forward, self.profile.compute_scale * backward
+        return self._attention_scale * forward, self._attention_scale * backward
 
     def _unfused(self, core: AttentionCore) -> tuple[Seconds, Seconds]:
         flops, half = core.flops(masked=True), self.half
         rates = {
             "peak": half.peak(half.precision),
-            "efficiency": half._gemm_table().at(4096.0, 4096.0, 4096.0),
+            "efficiency": half._gemm_table().at(4096.0, 4096.0, 4096.0) * cost.aligned_share(core.key_dim),
             "memory_bandwidth": self.bandwidth,
         }
         forward = cost.unfused_attention_time(flops, core.scores, **rates)
         backward = cost.unfused_attention_time(
             MATMUL_BACKWARD * flops, core.scores, **rates, bytes_per_score=cost.UNFUSED_BACKWARD_BYTES
         )
-        return self.profile.compute_scale * forward, self.profile.compute_scale * backward
+        return self._attention_scale * forward, self._attention_scale * backward
+
+    @property
+    def _attention_scale(self) -> Scalar:
+        return self.profile.compute_scale * self.profile.attention_scale
 
     def _gemm_table(self) -> Table:
         return self.profile.gemm.get(self.precision) or self.profile.gemm["bf16"]

@@ -88,7 +88,8 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
         list(times) for times in zip(*(product.times(kernels) for product in products), strict=True)
     )
     attention, attention_backward = _attention(setting, layer, plans, shape)
-    elementwise = kernels.stream(_elementwise_traffic(setting, layer, plans, shape) * _fusion(plans, stack))
+    scale = _fusion(plans, stack) * setting.profile.elementwise_scale
+    elementwise = kernels.stream(_elementwise_traffic(setting, layer, plans, shape) * scale)
     frozen = kernels.stream(
         _dequantize_traffic(model, layer, plans, workload) + _adapter_traffic(products) * (workload.method != "full")
     )

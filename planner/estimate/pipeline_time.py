@@ -42,7 +42,7 @@ def pipeline_time(plans: Plan, send: Seconds, time: StageTime) -> PipelineTime:
     }
     busy = m * slowest
     makespan = np.select([schedule == kind for kind in by_schedule], list(by_schedule.values()), busy)
-    return PipelineTime(role, makespan - busy, _sends(plans, send))
+    return PipelineTime(role, makespan - busy, np.maximum(_sends(plans, send), _send_bound(plans, send, makespan)))
 
 
 def _zb_h1(plans: Plan, time: StageTime) -> Seconds:
@@ -55,6 +55,13 @@ def _zb_h1(plans: Plan, time: StageTime) -> Seconds:
         backward_input=backward.max(axis=0),
         backward_weight=time.weight_gradient.max(axis=0),
     )
+
+
+def _send_bound(plans: Plan, send: Seconds, makespan: Seconds) -> Seconds:
+    """What the links between stages cannot carry within the schedule; GPipe's two directions take turns."""
+    turns = np.where(np.asarray(plans.schedule) == Schedule.GPIPE, 2, 1)
+    count = turns * plans.num_microbatches * plans.virtual_stages * (plans.pp > 1)
+    return cost.send_bound_exposed(count, send=send, makespan=makespan)
 
 
 def _sends(plans: Plan, send: Seconds) -> Seconds:

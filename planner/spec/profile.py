@@ -56,8 +56,12 @@ class Profile:
     compute_scale: Scalar = 1.12
     """Factor on matrix products and attention: what training adds to the kernels alone. Before any step was measured:
     parts timed alone run at clocks that a training step's power does not sustain, some 10 to 15 % faster."""
+    attention_scale: Scalar = 1.0
+    """Factor on attention beside compute_scale: what a stack's kernel takes over the best one that was measured."""
     attention_backward_efficiency: Scalar = 0.85
     """Backward kernel's FLOP rate over the forward's."""
+    elementwise_scale: Scalar = 1.0
+    """Factor on the memory traffic of norms, activations and residuals beside the stack's own."""
     memory_efficiency: Scalar = 0.82
     """Share of the datasheet memory bandwidth that a streaming kernel reaches."""
     overlap_penalty: Scalar = 0.45

@@ -18,7 +18,9 @@ GEMM_AXES = ("m", "n", "k")
 ATTENTION_AXES = ("head_dim", "seq_len")
 GROUPED_AXES = ("tokens_per_expert", "intermediate_size")
 TIMES = ("launch_time", "kernel_overhead", "attention_overhead", "fixed_time")
-FACTORS = ("compute_scale", "attention_backward_efficiency", "memory_efficiency")
+FACTORS = (
+    "compute_scale", "attention_scale", "attention_backward_efficiency", "elementwise_scale", "memory_efficiency",
+)  # fmt: skip
 """Numbers that something is multiplied or divided by: never zero."""
 ERRORS = ("error", "plan_error", "memory_error")
 NUMBERS = (*FACTORS, "overlap_penalty", *ERRORS)

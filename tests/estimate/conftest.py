@@ -82,6 +82,11 @@ def slow_links() -> Cluster:
 
 
 @pytest.fixture
+def slow_network() -> Cluster:
+    return cluster_of(2, nic=1.25e6)
+
+
+@pytest.fixture
 def columns() -> Plan:
     pp = np.array([1, 2, 4, 1])
     return Plan(

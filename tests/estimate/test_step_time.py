@@ -52,6 +52,16 @@ def test_interleaving_divides_the_bubble(bench):
     assert chunks.bubble == pytest.approx(plain.bubble / 4)
 
 
+@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZB_H1])
+def test_a_step_lasts_at_least_as_long_as_its_busiest_link_between_stages(bench, slow_network, schedule):
+    """Two nodes as two stages over 10 Mb/s: one tensor of 4,096 x 4,096 in 16 bits a micro-batch in each direction."""
+    slow = replace(bench, cluster=slow_network)
+    chunks = 2 if schedule is Schedule.INTERLEAVED else 1
+    plan = Plan(pp=2, dp_replicate=8, num_microbatches=8, schedule=schedule, virtual_stages=chunks)
+    directions = 2 if schedule is Schedule.GPIPE else 1
+    assert slow.time(plan).total >= directions * 8 * chunks * 4096 * 4096 * 2 / 1.25e6
+
+
 def test_full_recomputation_adds_the_forward_less_the_last_product(bench):
     kept, again = (bench.time(Plan(dp_replicate=8, num_microbatches=8, recompute=mode)) for mode in (0, Recompute.FULL))
     forward = kept.matmul / 3 + kept.attention / 3.5 + kept.elementwise / 2.5
