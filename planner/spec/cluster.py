@@ -97,6 +97,8 @@ class Node:
     host_memory_bandwidth: BytesPerSecond = 0.0
     in_network_reduction: bool = False
     """Whether the node's switch reduces (NVLS)."""
+    nics_on_accelerators: bool = False
+    """Whether NICs are on the accelerators or on their board, so that traffic to them does not pass the host's PCIe."""
     aliases: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
     usd_per_gpu_hour: tuple[float, float] | None = None

@@ -50,10 +50,11 @@ NODE_COUNTS = {
     "gpus_per_pcie_switch": (0, 256),
 }
 """Whole numbers of a node, with the least and the most that each may be."""
+NODE_FLAGS = ("in_network_reduction", "nics_on_accelerators")
 NODE_KEYS = (
     *NODE_FIGURES,
     *NODE_COUNTS,
-    *("accelerator", "wiring", "link", "link_pairs", "network", "in_network_reduction", "usd_per_gpu_hour"),
+    *("accelerator", "wiring", "link", "link_pairs", "network", *NODE_FLAGS, "usd_per_gpu_hour"),
     *("notes", "source", "read"),
 )
 REQUIRED = ("accelerator", "gpus_per_node", "wiring", "link", "link_bandwidth", "link_latency", "network")
@@ -208,8 +209,7 @@ def _plain(entries: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     if "wiring" in entries:
         names = [kind.name.lower() for kind in Wiring]
         given["wiring"] = Wiring[one_of(entries["wiring"], names, "wiring", where=at(where, "wiring")).upper()]
-    if "in_network_reduction" in entries:
-        given["in_network_reduction"] = flag(entries["in_network_reduction"], where=at(where, "in_network_reduction"))
+    given |= {key: flag(entries[key], where=at(where, key)) for key in NODE_FLAGS if key in entries}
     return given
 
 

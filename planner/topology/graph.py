@@ -164,7 +164,7 @@ def _draw_domain(links: nx.DiGraph, node: Node, index: int, switch: Vertex) -> N
 
 
 def _draw_nics(links: nx.DiGraph, node: Node, index: int, *, pool: int, place: int) -> None:
-    """NICs, each beside the first accelerator that it is nearest to, and their leaves.
+    """NICs, each beside the first accelerator that it is nearest to or on it, and their leaves.
 
     The fabric's latency is from NIC to NIC: half of it lies on each side.
     """
@@ -172,8 +172,9 @@ def _draw_nics(links: nx.DiGraph, node: Node, index: int, *, pool: int, place: i
     beside = {j: i for i in reversed(range(node.gpus_per_node)) for j in nics_of(node, i)}
     for j in range(fabric.nics_per_node):
         switch, socket = _plugs(node, index, beside[j])
+        above: Vertex = ("gpu", index, beside[j]) if node.nics_on_accelerators else switch or socket
         leaf = ("leaf", pool, int(leaf_of(fabric, place, j)))
-        _join(links, switch or socket, ("nic", index, j), "pcie", capacity=bandwidth)
+        _join(links, above, ("nic", index, j), "pcie", capacity=bandwidth)
         _join(links, ("nic", index, j), leaf, fabric.kind, capacity=bandwidth, latency=fabric.latency / 2)
 
 

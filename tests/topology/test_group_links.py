@@ -70,6 +70,13 @@ def test_six_nics_for_eight_gpus_are_as_slow_as_the_shared_ones(machines):
     assert figures(machines.cluster(node, 2), "dp_shard", tp=8, dp_shard=2) == (1, np.inf, 25)
 
 
+def test_nics_on_the_accelerators_are_not_held_by_the_slots_of_the_host(machines):
+    own = replace(machines.switched(fabric=machines.fabric(8, 100.0)), nics_on_accelerators=True)
+    assert figures(machines.cluster(own, 2), "dp_shard", tp=8, dp_shard=2) == (1, np.inf, 100)
+    several = replace(own, fabric=machines.fabric(24, 12.5))
+    assert figures(machines.cluster(several, 2), "dp_shard", tp=8, dp_shard=2)[2] == pytest.approx(37.5)
+
+
 def test_a_network_faster_than_the_slots_is_held_by_pcie(machines):
     node = replace(machines.switched(fabric=machines.fabric(8, 50.0)), accelerator=machines.accelerator(pcie=31.5))
     assert figures(machines.cluster(node, 2), "dp_shard", tp=8, dp_shard=2) == (1, np.inf, 31.5)
