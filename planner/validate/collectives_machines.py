@@ -12,6 +12,7 @@ from planner.errors import SpecError
 from planner.quantities import BytesPerSecond, to_base
 from planner.spec.accelerator import Accelerator
 from planner.spec.cluster import Node, Wiring
+from planner.topology.rings import ring_bandwidth
 from planner.validate.collectives_columns import EMPTY
 
 FABRICS = (
@@ -57,8 +58,6 @@ LINK_CLASSES = (
 )
 """As `GPU_CLASSES`, by the links inside the node."""
 ANY_GPU = "L40S"
-HYBRID_CUBE = {1: 50e9, 2: 50e9, 3: 50e9, 4: 100e9, 5: 100e9, 6: 100e9, 7: 100e9}
-"""Ring bandwidth inside a hybrid cube mesh of V100 by the ranks that take part; 150 GB/s for all eight."""
 BRIDGE_WORDS, HOST_WORDS = r"bridge|\bnvl\b", r"no p2p|without p2p|p2p (off|disabled|blocked)|shm|no peer|host"
 RACK = 72
 """Ranks that one switch domain of an NVL72 rack joins."""
@@ -164,10 +163,16 @@ def _used(bandwidth: BytesPerSecond, wiring: Wiring, standard: Node, local: floa
     """What one rank's links to the other ranks come to: in a mesh, those to ranks that take part only."""
     if wiring is not Wiring.MESH or local >= standard.gpus_per_node:
         return bandwidth
-    if standard.link == "nvlink2":
-        return HYBRID_CUBE.get(int(local), bandwidth)
+    if standard.link_pairs:
+        return _rings(standard, int(local)) or bandwidth
     size = 4 if bandwidth >= 300e9 and standard.link != "xgmi" else standard.gpus_per_node
     return bandwidth * min((local - 1) / (size - 1), 1.0)
+
+
+def _rings(mesh: Node, ranks: int) -> BytesPerSecond:
+    """The best set of rings over the first accelerators of a mesh; 0 where their links make none."""
+    rate = [[mesh.link_pairs.get((min(i, j), max(i, j)), 0.0) for j in range(ranks)] for i in range(ranks)]
+    return ring_bandwidth(tuple(map(tuple, rate))) if ranks > 1 else 0.0
 
 
 def _domains(intra: str, standard: Node, n_ranks: int, n_nodes: int) -> int:
