@@ -81,7 +81,7 @@ def judged(path: Path, settings: Settings, *, model: str | None = None, cluster:
     if broken:
         raise SpecError(f"the settings make no plan that the planner can judge: {broken[0]}", where=str(path))
     ranked = evaluate(question, plan)
-    return Import(path, settings, ranked, (*settings.untold, *remarks), _command(ranked))
+    return Import(path, settings, ranked, (*settings.untold, *remarks), fits_command(ranked))
 
 
 def told(settings: Settings) -> dict[str, Any]:
@@ -91,7 +91,8 @@ def told(settings: Settings) -> dict[str, Any]:
     return {**fields, **ranks, **settings.job}
 
 
-def _command(ranked: RankedPlan) -> str:
+def fits_command(ranked: RankedPlan) -> str:
+    """The `planner fits` line that judges a plan without its file; empty where the search passes the plan over."""
     asked = ranked.question
     fix = fix_text(ranked.plan, Software(asked.model, asked.cluster, asked.workload, asked.stack, asked.profile))
     offload = Offload(int(ranked.plan.offload)).name.lower()

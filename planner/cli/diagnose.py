@@ -52,10 +52,19 @@ def _remarks(found: Diagnosis) -> list[str]:
 
 
 def _print(found: Diagnosis) -> None:
+    from planner.quantities import three_digits
+
     say(found.sentence)
     say()
     for each in found.case.files:
         say(f"{each.path}: {each.taken_for}", indent="  ")
+    if found.readings:
+        figures = [(name.replace("_per_", "/").replace("_", " "), *each) for name, each in found.readings.items()]
+        say()
+        say(
+            f"Read: {', '.join(f'{name} {three_digits(value)} {unit}' for name, value, unit, _ in figures)}.",
+            indent="  ",
+        )
     if found.comparisons:
         say()
         _print_figures(found.comparisons)

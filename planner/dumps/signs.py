@@ -20,90 +20,138 @@ BEFORE = 80
 """Lines above an error in which its traceback is looked for."""
 SIZE = r"(\d[\d.]{0,20}) ?(bytes|[KMGT]i?B)"
 
-KINDS: dict[str, tuple[str, str]] = {
-    "gpu_memory": ("out of memory", r"\b(?:CUDA|HIP|XPU) out of memory|RESOURCE_EXHAUSTED: Out of memory"),
+KINDS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "gpu_memory": (
+        "out of memory",
+        ("out of memory", "Out of memory"),
+        r"\b(?:CUDA|HIP|XPU) out of memory|RESOURCE_EXHAUSTED: Out of memory",
+    ),
     "gpu_library_memory": (
         "gpu libraries out of memory",
+        ("ALLOC_FAILED", "out of memory", "cudaErrorMemory"),
         r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|CUDA error: out of memory|cudaErrorMemoryAllocation"
         r"|(?:CUDA|Cuda) failure (?:2 )?'out of memory'",
     ),
-    "allocator_retries": ("allocator retries", r"\d+ CUDA memory allocation retries|memory pressure.*cache flushes"),
+    "allocator_retries": (
+        "allocator retries",
+        ("retries", "flushes"),
+        r"\d+ CUDA memory allocation retries|memory pressure.*cache flushes",
+    ),
     "shared_memory": (
         "shared memory too small",
+        ("shm", "Bus error", "shared memory"),
         r"shared memory segment.*(?:/dev/shm|size)|No space left on device.*/dev/shm|/dev/shm.*No space left"
         r"|DataLoader worker.*Bus error|insufficient shared memory",
     ),
     "host_memory": (
         "host out of memory",
+        ("oom", "Out of memory", "OOMKilled", "DefaultCPUAllocator", "Killed", "cudaHostAlloc", "MemoryError"),
         r"\boom[-_]kill|Out of memory: Kill|OOMKilled|Detected \d+ oom|DefaultCPUAllocator: (?:can't|not enough)"
         r"|DataLoader worker .{0,40}killed by signal: Killed|cudaHostAlloc.{0,60}out of memory|^MemoryError\b",
     ),
     "killed": (
         "killed",
+        ("-9", "SIGKILL", "137", "Killed"),
         r"exitcode\s{0,4}: ?-9\b|exit(?: ?code)? -9\b|Signal 9 \(SIGKILL\)|SIGKILL|exit code 137\b"
         r"|^\S{0,40}:? ?(?:line \d+: +\d+ )?Killed\b",
     ),
     "watchdog": (
         "collective timed out",
+        ("Watchdog", "milliseconds", "collective operation"),
         r"Watchdog caught collective operation timeout|ran for \d+ milliseconds before timing out"
         r"|collective operation timeout: Work",
     ),
-    "heartbeat": ("watchdog stuck", r"[Hh]eartbeat monitor timed out"),
+    "heartbeat": ("watchdog stuck", ("eartbeat",), r"[Hh]eartbeat monitor timed out"),
     "desync": (
         "ranks call different collectives",
+        ("ismatch", "desync", "running collective"),
         r"Detected mismatch between collectives|mismatched collective|Collective.{0,20}mismatch"
         r"|desync(?:hroni[sz]ed)? (?:debug|detected)"
         r"|is running collective: .{0,200}but Rank",
     ),
     "rendezvous": (
         "ranks do not meet",
+        (
+            "waiting for clients",
+            "timed out",
+            "Rendezvous",
+            "DistNetwork",
+            "wait timeout",
+            "Socket Timeout",
+            "DistStore",
+        ),
         r"Timed out after \d+ seconds waiting for clients|client socket has timed out|RendezvousTimeoutError"
         r"|RendezvousConnectionError|DistNetworkError.{0,80}(?:refused|timed out)|wait timeout after \d+ ?ms"
         r"|Socket Timeout|DistStoreError",
     ),
-    "port_in_use": ("port in use", r"EADDRINUSE|Address already in use|failed to listen on any local network address"),
+    "port_in_use": (
+        "port in use",
+        ("EADDRINUSE", "Address already", "failed to listen"),
+        r"EADDRINUSE|Address already in use|failed to listen on any local network address",
+    ),
     "ib_completion": (
         "RDMA message lost",
+        ("completion", "status=", "IBV_WC"),
         r"Got completion from peer.{0,160}status=\d+|NET/IB\s?: .{0,60}error.{0,20}status=\d+|IBV_WC_RETRY_EXC_ERR",
     ),
-    "ib_setup": ("RDMA connection refused", r"ibv_modify_qp failed|ibv_modify_qp.{0,60}(?:Invalid|timed out|No route)"),
+    "ib_setup": (
+        "RDMA connection refused",
+        ("ibv_modify_qp",),
+        r"ibv_modify_qp failed|ibv_modify_qp.{0,60}(?:Invalid|timed out|No route)",
+    ),
     "locked_memory": (
         "locked memory limited",
+        ("ibv_", "MEMLOCK"),
         r"ibv_(?:reg_mr|create_qp|create_cq|reg_dmabuf_mr)\w* failed.{0,60}Cannot allocate memory|RLIMIT_MEMLOCK",
     ),
     "no_rdma_device": (
         "no RDMA device",
+        ("NET/", "libibverbs"),
         r"NET/IB\s?: No (?:IB )?device|Failed to open libibverbs|NET/OFI.{0,80}(?:No eligible|no provider|failed)",
     ),
     "socket_connect": (
         "sockets do not connect",
+        ("socketStartConnect", "Call to connect", "socket interface", "Connection refused"),
         r"socketStartConnect|Call to connect (?:returned|to).{0,80}(?:refused|timed out|No route)"
         r"|no socket interface found|Net : .{0,40}Connection refused",
     ),
     "remote_closed": (
         "another rank left",
+        ("Connection closed", "ncclRemote", "remote process", "reset by peer"),
         r"Connection closed by (?:remote )?peer|ncclRemoteError|remote process (?:exited|has)|Connection reset by peer",
     ),
     "peer_access": (
         "no peer access",
+        ("P2P", "peer access"),
         r"Could not enable P2P|P2P is (?:disabled|not supported)|peer access is not supported"
         r"|doesn't support faster communication broadband via P2P|disabling (?:P2P|peer)",
     ),
-    "duplicate_gpu": ("two ranks on one GPU", r"Duplicate GPU detected"),
-    "nvls": ("NVLS failed", r"NVLS.{0,80}(?:fail|error|unable|not enough)|(?:fail|error).{0,60}NVLS multicast"),
-    "version_mismatch": ("NCCL versions differ", r"[Mm]ismatched NCCL version|ncclSystemError.*version"),
+    "duplicate_gpu": ("two ranks on one GPU", ("Duplicate GPU",), r"Duplicate GPU detected"),
+    "nvls": (
+        "NVLS failed",
+        ("NVLS",),
+        r"NVLS.{0,80}(?:fail|error|unable|not enough)|(?:fail|error).{0,60}NVLS multicast",
+    ),
+    "version_mismatch": (
+        "NCCL versions differ",
+        ("ismatched NCCL", "ncclSystemError"),
+        r"[Mm]ismatched NCCL version|ncclSystemError.*version",
+    ),
     "hardware": (
         "hardware error",
+        ("Xid", "fallen off", "ncorrectable", "uncorrectable", "ECC", "NVLink"),
         r"\bXid\b.{0,40}: ?(?:48|63|64|74|79|94|95|119|120|140)\b|fallen off the bus|uncorrectable (?:ECC|NVLink)"
         r"|double bit ECC|uncorrectable.{0,12}error encountered|NVLink.{0,12}(?:fatal|error)",
     ),
     "gloo": (
         "gloo",
+        ("gloo", "Gloo"),
         r"\bbackend[\"']?\s{0,4}[:=.]{1,60}\s{0,4}[\"']?gloo\b|--(?:distributed[-_])?backend[ =]gloo\b"
         r"|\[Gloo\] Rank \d+ is connected|ProcessGroupGloo|ddp_backend[\"']?\s{0,4}[:=]\s{0,4}[\"']?gloo",
     ),
     "no_flash": (
         "attention without flash",
+        ("eager", "lash", "unfused"),
         r"attn_implementation[\"']?\s{0,4}[:=]\s{0,4}[\"']?eager|not compiled with flash attention"
         r"|eager_attention_forward|[Ff]lash[ -_]?[Aa]tt\w{0,8}.{0,80}"
         r"(?:not installed|cannot be used|not available|unavailable|only supports Ampere)"
@@ -111,26 +159,19 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "offload": (
         "offload",
+        ("offload", "CPUAdam", "cpu_adam"),
         r"offload_(?:optimizer|param)\w*[\"']?\s{0,4}[:=].{0,40}(?:cpu|nvme)|DeepSpeedCPUAdam|cpu_adam.{0,40}(?:loaded|op)"
         r"|cpu_offload[\"']?\s{0,4}[:=]\s{0,4}[Tt]rue"
         r"|fsdp_offload_params[\"']?\s{0,4}[:=]\s{0,4}[Tt]rue",
     ),
     "anomaly": (
         "debugging is on",
+        ("LAUNCH_BLOCKING", "DISTRIBUTED_DEBUG", "nomaly"),
         r"CUDA_LAUNCH_BLOCKING ?= ?1|TORCH_DISTRIBUTED_DEBUG ?= ?DETAIL|[Aa]nomaly [Dd]etection has been enabled",
     ),
 }
-"""Kind of sign -> what it is, and the pattern that a line of it has."""
-HINT = re.compile(
-    r"memory|ALLOC|EXHAUSTED|shm|oom|OOM|[Kk]ill|KILL|-9\b|137|atchdog|milliseconds|eartbeat|ismatch|desync"
-    r"|running collective"
-    r"|[Tt]imed? ?out|[Tt]imeout|endezvous|Dist(?:Network|Store)|EADDRINUSE|Address|listen|completion|IBV_|ibv_"
-    r"|MEMLOCK|NET/"
-    r"|ocket|onnect|remote|P2P|peer|Duplicate|NVLS|version|Xid|fallen|uncorrect|ECC|NVLink|[Gg]loo|att(?:n|ent)|[Aa]tt"
-    r"|offload|CPUAdam|cpu_adam|LAUNCH_BLOCKING|DISTRIBUTED_DEBUG|nomaly|Bus error"
-)
-"""Letters that a line with any of them has."""
-PATTERNS = {kind: re.compile(pattern, re.ASCII) for kind, (_, pattern) in KINDS.items()}
+"""Kind of sign -> what it is, letters of which a line of it has one (found quicker than a pattern), and its pattern."""
+PATTERNS = {kind: re.compile(pattern, re.ASCII) for kind, (_, _, pattern) in KINDS.items()}
 
 FIGURES = {
     kind: tuple((name, re.compile(pattern, re.ASCII)) for name, pattern in rows)
@@ -198,18 +239,21 @@ def read_signs(text: str) -> tuple[Sign, ...]:
     above: deque[str] = deque(maxlen=BEFORE)
     for number, line in lines(text):
         line = line[:LONGEST]
-        if HINT.search(line):
-            for kind in _kinds(line):
-                counts[kind] += 1
-                if counts[kind] <= MOST:
-                    found.append(_sign(kind, number, line, above))
+        for kind in _kinds(line):
+            counts[kind] += 1
+            if counts[kind] <= MOST:
+                found.append(_sign(kind, number, line, above))
         above.append(line)
     return tuple(found)
 
 
 def _kinds(line: str) -> list[str]:
     """The kinds of a line; the memory of a GPU and of its libraries are one."""
-    kinds = [kind for kind, pattern in PATTERNS.items() if pattern.search(line)]
+    kinds = [
+        kind
+        for kind, (_, hints, _) in KINDS.items()
+        if any(hint in line for hint in hints) and PATTERNS[kind].search(line)
+    ]
     return [kind for kind in kinds if not (kind == "gpu_library_memory" and "gpu_memory" in kinds)]
 
 
@@ -230,12 +274,14 @@ def _sign(kind: str, number: int, line: str, above: deque[str]) -> Sign:
 
 
 def _figures(kind: str, line: str) -> dict[str, float]:
-    """The figures of a line; of several of one name (processes) their sum."""
+    """The figures of a line; of several of one name (other processes) their sum, and how many."""
     figures: dict[str, float] = {}
     for name, pattern in FIGURES.get(kind, ()):
         found = [_size(match) for match in pattern.finditer(line)]
         if found:
             figures[name] = sum(found)
+        if name == "other" and found:
+            figures["processes"] = len(found)
     return figures
 
 

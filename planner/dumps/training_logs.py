@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.dumps.run_records import QUANTITIES, Reading, TrainingLog
 from planner.dumps.text import figure, lines, whole_number
-from planner.dumps.training_words import BAR, BATCH, DEVICE, HINT, PATTERNS, SCALES, STEP, TRAINERS, WORLD
+from planner.dumps.training_words import BAR, BATCH, DEVICE, PATTERNS, SCALES, STEP, TRAINERS, WORLD
 from planner.quantities import GIB
 
 MOST_READINGS = 1_000_000
@@ -22,6 +22,7 @@ OWN_KEYS = {
     "peak_reserved_gib": ("reserved", GIB),
 }
 """Keys of the planner's own trainer (planner/emit/trainer/record.py) -> quantity and unit."""
+DEVICE_WORDS = ("NVIDIA", "AMD", "Tesla", "GeForce")
 TRAINING_BAR = re.compile(r"\W{0,4}(?:(?:train|epoch|step|iter)[^|]{0,60}?)?\s{0,8}\Z", re.ASCII | re.IGNORECASE)
 """What stands before a progress bar that counts training steps: bars of loading and of data sets have other names."""
 
@@ -53,8 +54,8 @@ def read_training_log(text: str) -> TrainingLog | None:
         line = line[:LONGEST]
         if '"event"' in line and line.startswith("{") and _own(line, number, into):
             continue
-        _remark(line, into)
-        if HINT.search(line):
+        if " NCCL " not in line:
+            _remark(line, into)
             _figures(line, number, into)
     return _made(into)
 
@@ -96,28 +97,31 @@ def _numbers(found: Any) -> dict[str, float]:
 def _remark(line: str, into: _Log) -> None:
     """What a line says of the run itself."""
     if not into.trainer:
-        into.trainer = next((name for name, mark in TRAINERS if mark.search(line)), "")
-    if into.world_size is None and (world := WORLD.search(line)):
+        into.trainer = next((name for name, hints, mark in TRAINERS if _any(hints, line) and mark.search(line)), "")
+    if into.world_size is None and "size" in line and (world := WORLD.search(line)):
         into.world_size = whole_number(world[1], most=10**6)
-    if not into.device and (device := DEVICE.search(line)):
+    if not into.device and _any(DEVICE_WORDS, line) and (device := DEVICE.search(line)):
         into.device = device[0]
-    if batch := BATCH.search(line):
+    if "global batch" in line and (batch := BATCH.search(line)):
         into.batch = whole_number(batch[1])
 
 
+def _any(words: tuple[str, ...], line: str) -> bool:
+    """Whether a line has one of some words: found much quicker than a pattern where it is missing."""
+    return any(word in line for word in words)
+
+
 def _figures(line: str, number: int, into: _Log) -> None:
-    bar = BAR.match(line)
-    if bar and not TRAINING_BAR.match(bar["head"].strip()):
+    lower, seen, step = line.lower(), dict[str, float | None](), None
+    for quantity, hint, pattern, size in PATTERNS:
+        if hint in lower and quantity not in seen and (match := pattern.search(line)):
+            seen[quantity] = _value(match, size)
+    if not seen or ((bar := BAR.match(line)) and not TRAINING_BAR.match(bar["head"].strip())):
         return
-    found = STEP.search(line)
-    step = whole_number(found["number"] or found[2]) if found else None
-    seen: set[str] = set()
-    for quantity, pattern, size in PATTERNS:
-        if quantity in seen:
-            continue
-        if match := pattern.search(line):
-            seen.add(quantity)
-            into.add(quantity, _value(match, size), step, number)
+    if found := STEP.search(line):
+        step = whole_number(found["number"] or found[2])
+    for quantity, value in seen.items():
+        into.add(quantity, value, step, number)
 
 
 def _value(match: re.Match[str], size: float) -> float | None:

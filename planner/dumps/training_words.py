@@ -41,51 +41,51 @@ SCALES = {
     "s": 1.0,
 }
 
-SPELLINGS: tuple[tuple[str, str, float], ...] = (
-    ("tokens_per_s_per_gpu", rf"\b{TOKENS}(?:/train_per_sec|{PER_SECOND}){PER_GPU}{IS}{NUMBER}{LETTERS}", 1.0),
-    ("tokens_per_s_per_gpu", rf"\bdevice/tokens_per_sec{IS}{NUMBER}", 1.0),
-    ("tokens_per_s_per_gpu", rf"\btgs(?: \(tokens/gpu/second\))?{IS}{NUMBER}", 1.0),
-    ("tokens_per_s_per_gpu", rf"\b{NUMBER}{LETTERS}\s{{0,2}}{TOKENS}/s(?:ec)?/(?:gpu|device)\b", 1.0),
-    ("tps", rf"\b[tw]ps{IS}{NUMBER}", 1.0),
-    ("tokens_per_s", rf"(?<!device/)\b(?:train_)?{TOKENS}{PER_SECOND}(?!{PER_GPU}){IS}{NUMBER}{LETTERS}", 1.0),
-    ("tokens_per_s", rf"\b{NUMBER}{LETTERS}\s{{0,2}}{TOKENS}/s(?:ec(?:ond)?)?(?!/(?:gpu|device))\b", 1.0),
-    ("samples_per_s", rf"\b(?:train_)?samples?{PER_SECOND}(?!{PER_GPU}){IS}{NUMBER}", 1.0),
-    ("samples_per_s", rf"\bCurrSamplesPerSec={NUMBER}", 1.0),
-    ("samples_per_s", rf"\b{NUMBER}\s{{0,2}}(?:samples|sequences)/s(?:ec)?\b", 1.0),
-    ("step_time", rf"\belapsed[ _]time[ _]per[ _]iteration(?:_ms| ?\(ms\)){IS}{NUMBER}{LETTERS}", 1e-3),
-    ("step_time", rf"\b(?:step|iter(?:ation)?)[_ ]time_ms{IS}{NUMBER}", 1e-3),
-    ("step_time", rf"\b(?:step|iter(?:ation)?|batch)[_ ]time(?:_s|_sec)?(?: ?\(s\))?{IS}{NUMBER}{TIME}", 1.0),
-    ("step_time", rf"\btrain_step_timing(?: in s)?{IS}{NUMBER}", 1.0),
-    ("step_time", rf"\bdt{IS}{NUMBER}{TIME}", 1.0),
-    ("step_time", rf"\biter \d{{1,9}}: loss [\d.]{{1,12}}, time {NUMBER}{TIME}", 1.0),
-    ("step_time", rf"\bloss [\d.]{{1,12}}, {NUMBER}{TIME}, ", 1.0),
-    ("step_time", rf"(?<=, )\s{{0,6}}{NUMBER}s/(?:it|step)\b", 1.0),
-    ("steps_per_s", rf"(?<=, )\s{{0,6}}{NUMBER}(?:it|step)s?/s\b", 1.0),
-    ("steps_per_s", rf"\btrain_steps_per_second{IS}{NUMBER}", 1.0),
-    ("flops_per_gpu", rf"\bTFLOP/s/GPU\){IS}{NUMBER}", 1e12),
-    ("flops_per_gpu", rf"(?<!hardware_)\b(?:model_)?tflops(?:[_/ ]per[_ ]gpu|/gpu|/s/gpu)?{IS}{NUMBER}", 1e12),
-    ("mfu", rf"\bmfu{IS}{NUMBER}{PERCENT}", 1.0),
-    ("mfu", rf"\b{NUMBER}{PERCENT}\s(?:bf16\s|fp16\s)?MFU\b", 1.0),
-    ("reserved", rf"\bmemory{IS}{NUMBER}(?P<unit>[GM]iB)\(", 1.0),
-    ("reserved", rf"\bmax[_ ]reserved{IS}{NUMBER}", 2.0**20),
-    ("reserved", rf"\b(?:cuda_max_memory_reserved|memory usage){IS}{NUMBER}{SIZE}", 1.0),
-    ("reserved", rf"\bpeak_memory_reserved{IS}{NUMBER}", GIB),
-    ("reserved", rf"\bmemory/device_(?:mem_)?reserved ?\(gib\){IS}{NUMBER}", GIB),
-    ("reserved", rf"\bMax_CA {NUMBER} GB", GIB),
-    ("allocated", rf"(?<!_)\bmax[_ ]allocated{IS}{NUMBER}", 2.0**20),
-    ("allocated", rf"\bMaxMemAllocated={NUMBER}GB", GIB),
-    ("allocated", rf"\bpeak_memory_alloc(?:ated)?{IS}{NUMBER}", GIB),
-    ("allocated", rf"\bmemory/max_(?:mem_)?allocated ?\(gib\){IS}{NUMBER}", GIB),
-    ("allocated", rf"\bMax_MA {NUMBER} GB", GIB),
-    ("device", rf"\|\s{{0,20}}{NUMBER}(?P<unit>MiB) ?/ ?\d{{1,7}}MiB", 1.0),
+SPELLINGS: tuple[tuple[str, str, str, float], ...] = (
+    ("tokens_per_s_per_gpu", "tok", rf"\b{TOKENS}(?:/train_per_sec|{PER_SECOND}){PER_GPU}{IS}{NUMBER}{LETTERS}", 1.0),
+    ("tokens_per_s_per_gpu", "device/tok", rf"\bdevice/tokens_per_sec{IS}{NUMBER}", 1.0),
+    ("tokens_per_s_per_gpu", "tgs", rf"\btgs(?: \(tokens/gpu/second\))?{IS}{NUMBER}", 1.0),
+    ("tokens_per_s_per_gpu", "tok", rf"\b{NUMBER}{LETTERS}\s{{0,2}}{TOKENS}/s(?:ec)?/(?:gpu|device)\b", 1.0),
+    ("tps", "ps", rf"\b[tw]ps{IS}{NUMBER}", 1.0),
+    ("tokens_per_s", "tok", rf"(?<!device/)\b(?:train_)?{TOKENS}{PER_SECOND}(?!{PER_GPU}){IS}{NUMBER}{LETTERS}", 1.0),
+    ("tokens_per_s", "tok", rf"\b{NUMBER}{LETTERS}\s{{0,2}}{TOKENS}/s(?:ec(?:ond)?)?(?!/(?:gpu|device))\b", 1.0),
+    ("samples_per_s", "sample", rf"\b(?:train_)?samples?{PER_SECOND}(?!{PER_GPU}){IS}{NUMBER}", 1.0),
+    ("samples_per_s", "samplespersec", rf"\bCurrSamplesPerSec={NUMBER}", 1.0),
+    ("samples_per_s", "s/s", rf"\b{NUMBER}\s{{0,2}}(?:samples|sequences)/s(?:ec)?\b", 1.0),
+    ("step_time", "elapsed", rf"\belapsed[ _]time[ _]per[ _]iteration(?:_ms| ?\(ms\)){IS}{NUMBER}{LETTERS}", 1e-3),
+    ("step_time", "time_ms", rf"\b(?:step|iter(?:ation)?)[_ ]time_ms{IS}{NUMBER}", 1e-3),
+    ("step_time", "time", rf"\b(?:step|iter(?:ation)?|batch)[_ ]time(?:_s|_sec)?(?: ?\(s\))?{IS}{NUMBER}{TIME}", 1.0),
+    ("step_time", "timing", rf"\btrain_step_timing(?: in s)?{IS}{NUMBER}", 1.0),
+    ("step_time", "dt", rf"\bdt{IS}{NUMBER}{TIME}", 1.0),
+    ("step_time", "iter ", rf"\biter \d{{1,9}}: loss [\d.]{{1,12}}, time {NUMBER}{TIME}", 1.0),
+    ("step_time", "loss ", rf"\bloss [\d.]{{1,12}}, {NUMBER}{TIME}, ", 1.0),
+    ("step_time", "s/", rf"(?<=, )\s{{0,6}}{NUMBER}s/(?:it|step)\b", 1.0),
+    ("steps_per_s", "/s", rf"(?<=, )\s{{0,6}}{NUMBER}(?:it|step)s?/s\b", 1.0),
+    ("steps_per_s", "steps_per", rf"\btrain_steps_per_second{IS}{NUMBER}", 1.0),
+    ("flops_per_gpu", "flop", rf"\bTFLOP/s/GPU\){IS}{NUMBER}", 1e12),
+    ("flops_per_gpu", "flop", rf"(?<!hardware_)\b(?:model_)?tflops(?:[_/ ]per[_ ]gpu|/gpu|/s/gpu)?{IS}{NUMBER}", 1e12),
+    ("mfu", "mfu", rf"\bmfu{IS}{NUMBER}{PERCENT}", 1.0),
+    ("mfu", "mfu", rf"\b{NUMBER}{PERCENT}\s(?:bf16\s|fp16\s)?MFU\b", 1.0),
+    ("reserved", "memory", rf"\bmemory{IS}{NUMBER}(?P<unit>[GM]iB)\(", 1.0),
+    ("reserved", "reserved", rf"\bmax[_ ]reserved{IS}{NUMBER}", 2.0**20),
+    ("reserved", "memory", rf"\b(?:cuda_max_memory_reserved|memory usage){IS}{NUMBER}{SIZE}", 1.0),
+    ("reserved", "memory", rf"\bpeak_memory_reserved{IS}{NUMBER}", GIB),
+    ("reserved", "memory", rf"\bmemory/device_(?:mem_)?reserved ?\(gib\){IS}{NUMBER}", GIB),
+    ("reserved", "max_ca", rf"\bMax_CA {NUMBER} GB", GIB),
+    ("allocated", "allocated", rf"(?<!_)\bmax[_ ]allocated{IS}{NUMBER}", 2.0**20),
+    ("allocated", "maxmem", rf"\bMaxMemAllocated={NUMBER}GB", GIB),
+    ("allocated", "memory", rf"\bpeak_memory_alloc(?:ated)?{IS}{NUMBER}", GIB),
+    ("allocated", "memory", rf"\bmemory/max_(?:mem_)?allocated ?\(gib\){IS}{NUMBER}", GIB),
+    ("allocated", "max_ma", rf"\bMax_MA {NUMBER} GB", GIB),
+    ("device", "mib", rf"\|\s{{0,20}}{NUMBER}(?P<unit>MiB) ?/ ?\d{{1,7}}MiB", 1.0),
 )
-"""Quantity, spelling, and the size of its unit. `tps` is of one GPU in torchtitan and of all elsewhere."""
-PATTERNS = tuple((name, re.compile(pattern, re.ASCII | re.IGNORECASE), size) for name, pattern, size in SPELLINGS)
-HINT = re.compile(
-    r"tok(?:en)?s?[ _/]|tgs|[tw]ps|samples|time|dt\b|s/it|it/s|flop|mfu|memory|reserved|allocated|Max_MA|MiB|steps?/s",
-    re.ASCII | re.IGNORECASE,
+"""Quantity, letters that a line with it has (in lower case), spelling, and the size of its unit.
+
+`tps` is of one GPU in torchtitan and of all elsewhere.
+"""
+PATTERNS = tuple(
+    (name, hint, re.compile(pattern, re.ASCII | re.IGNORECASE), size) for name, hint, pattern, size in SPELLINGS
 )
-"""What a line has that any of them finds something in."""
 STEP = re.compile(
     r"(?:\b(?:global[_ ])?step|\biteration|\biter)[\"']?\s{0,8}[:=]?\s{0,12}(?P<number>\d{1,9})\b"
     r"|\b(\d{1,9})/\d{1,9} \[",
@@ -96,12 +96,32 @@ WORLD = re.compile(r"\bworld[_ ]size[\"']?\s{0,4}[:=.]{1,60}\s{0,4}(\d{1,7})\b",
 DEVICE = re.compile(r"\b(?:NVIDIA|AMD Instinct|Tesla|GeForce) [A-Z][\w-]{1,20}(?: [\w-]{1,12}){0,3}", re.ASCII)
 BAR = re.compile(r"(?P<head>[^|%\n]{0,80}?)\d{1,3}%\|")
 TRAINERS = (
-    ("planner's own trainer", re.compile(r'"event": "(?:start|step|summary)"|^step \d+: loss [\d.]+, [\d.]+ s, ')),
-    ("torchtitan", re.compile(r"\bstep:\s{1,3}\d+\s.*\btps:|\[titan\]|torchtitan")),
-    ("Megatron-LM", re.compile(r"\biteration\s+\d+/\s*\d+ \| consumed samples:")),
-    ("nanotron", re.compile(r"\bconsumed_tokens: |elapsed_time_per_iteration_ms")),
-    ("DeepSpeed", re.compile(r"RunningAvgSamplesPerSec=|\[deepspeed\]|Max_MA ", re.IGNORECASE)),
-    ("torchtune", re.compile(r"tokens_per_second_per_gpu:|peak_memory_active:")),
-    ("Hugging Face Trainer", re.compile(r"\{'(?:loss|train_runtime)':|'train_samples_per_second'|'grad_norm': ")),
+    (
+        "the planner's own trainer",
+        ('"event"', "step "),
+        re.compile(r'"event": "(?:start|step|summary)"|^step \d+: loss [\d.]+, [\d.]+ s, '),
+    ),
+    ("torchtitan", ("tps:", "titan"), re.compile(r"\bstep:\s{1,3}\d+\s.*\btps:|\[titan\]|torchtitan")),
+    ("Megatron-LM", ("consumed samples",), re.compile(r"\biteration\s+\d+/\s*\d+ \| consumed samples:")),
+    (
+        "nanotron",
+        ("consumed_tokens", "elapsed_time_per"),
+        re.compile(r"\bconsumed_tokens: |elapsed_time_per_iteration_ms"),
+    ),
+    (
+        "DeepSpeed",
+        ("RunningAvg", "deepspeed", "DeepSpeed", "Max_MA"),
+        re.compile(r"RunningAvgSamplesPerSec=|\[deepspeed\]|Max_MA ", re.IGNORECASE),
+    ),
+    (
+        "torchtune",
+        ("tokens_per_second_per_gpu", "peak_memory_active"),
+        re.compile(r"tokens_per_second_per_gpu:|peak_memory_active:"),
+    ),
+    (
+        "Hugging Face Trainer",
+        ("'loss'", "'train_", "'grad_norm'"),
+        re.compile(r"\{'(?:loss|train_runtime)':|'train_samples_per_second'|'grad_norm': "),
+    ),
 )
-"""Whose log it is: the first that a line speaks for."""
+"""Whose log it is, letters that a line of it has, and its mark: the first that a line speaks for."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from planner.answer.diagnosis.records import Case
+from planner.answer.importing import fits_command
+from planner.answer.ranked_plan import RankedPlan
 
 SIZES = "-b 8M -e 8G -f 2"
 
@@ -29,6 +31,12 @@ def _machines(case: Case) -> tuple[int, int]:
         nodes = log.nodes or len(log.hosts) or 1
         return nodes, max((log.ranks or 8 * nodes) // nodes, 1)
     return (2, 8) if case.across else (1, 8)
+
+
+def fits(plan: RankedPlan) -> str:
+    """The `planner fits` line of a plan: by its file, or in full."""
+    by_file = plan.question.command("fits")
+    return by_file if plan.question.plan_file else fits_command(plan) or by_file
 
 
 def transports(case: Case) -> str:

@@ -9,11 +9,13 @@ from planner.answer.diagnosis import failures, faults, inside, limits, memory, n
 from planner.answer.diagnosis.expected import Plans, files_of
 from planner.answer.diagnosis.files import take
 from planner.answer.diagnosis.measured import memory as measured_memory
+from planner.answer.diagnosis.measured import readings
 from planner.answer.diagnosis.measured import speed as measured_speed
 from planner.answer.diagnosis.records import Asked, Case, Cause, Comparison, Diagnosis, Rule, Standing, Strength, Taken
 from planner.answer.diagnosis.tables import check_tables
 from planner.answer.dumps import check_dumps
 from planner.answer.question import machines_of
+from planner.catalogue.hardware import accelerator
 from planner.errors import FileFormatError
 from planner.quantities import counted, three_digits
 from planner.spec.cluster import Cluster
@@ -47,12 +49,15 @@ def diagnose(asked: Asked) -> Diagnosis:
         sentence=_sentence(case, verdict, comparisons, causes),
         comparisons=comparisons,
         causes=causes,
+        readings=readings(case),
         next_commands=tuple(dict.fromkeys(each.next_command for each in causes))[:MOST_COMMANDS],
     )
 
 
 def case_of(asked: Asked) -> Case:
     """Everything that is known: files as what they are, the plan with its estimates, what was measured."""
+    if asked.gpu:
+        accelerator(asked.gpu, where="--gpu")
     files = tuple(take(path) for path in files_of(asked))
     if files and not any(file.known for file in files) and not (asked.measured_tps or asked.measured_mem):
         raise FileFormatError("; ".join(f"{file.path}: {file.problem}" for file in files[:3]))
@@ -141,8 +146,8 @@ def _sentence(case: Case, verdict: str, comparisons: tuple[Comparison, ...], cau
     figures = _figures(worst, case) if worst else ""
     first = causes[0] if causes else None
     if verdict == HEALTHY:
-        shown = [each for each in causes if each.limit and each.strength is not Strength.POSSIBLE]
-        but = f" What slows the plan itself: {' and '.join(each.cause for each in shown[:2])}." if shown else ""
+        slowing = [each.cause for each in causes if each.limit and each.strength is not Strength.POSSIBLE]
+        but = f" What slows the plan itself: {' and '.join(slowing[:2])}." if slowing else ""
         return f"Healthy: {figures}.{but}"
     if verdict == NOTHING:
         return f"Nothing looks wrong, and nothing can be compared: {_known(case.files)}."
@@ -150,7 +155,11 @@ def _sentence(case: Case, verdict: str, comparisons: tuple[Comparison, ...], cau
     if first is None:
         return f"{named}: {figures}."
     sure = {Strength.SHOWN: "", Strength.LIKELY: "Likely ", Strength.POSSIBLE: "Possibly "}[first.strength]
-    named = f"{sure}{verdict}" if sure else named
+    named = f"{sure}{verdict}" if sure and verdict != memory.FULL else named
+    shown = first.strength is Strength.SHOWN
+    if worse and shown:
+        run = f"{figures}; " if worse in (case.speed, case.memory) else ""
+        return f"{named}: {run}{first.evidence}."
     if worse:
         return f"{named}: {figures}."
     beside = "" if worst is None else f" Healthy for that: {figures}." if first.limit else f" Measured: {figures}."

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from planner.answer.diagnosis.commands import nccl_tests, transports
 from planner.answer.diagnosis.records import Case, Cause, Strength
-from planner.quantities import counted
+from planner.dumps.run_records import Sign
+from planner.quantities import counted, format_seconds
 
 RECORDER = (
     "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before torch 2.10) with "
@@ -101,7 +102,7 @@ def timed_out(case: Case) -> Iterator[Cause]:
     calls = {(sign.words.get("operation"), sign.figures.get("sequence")) for _, sign in found if sign.figures}
     file, first = found[0]
     ranks = sorted({sign.rank for _, sign in found if sign.rank is not None})
-    evidence = f"{file.path}, line {first.line}: {first.text}"
+    evidence = f"{file.path}, line {first.line}: {_waited(first)}"
     if len(calls) > 1 and len(ranks) > 1:
         yield Cause(
             "ranks call different collectives",
@@ -135,6 +136,15 @@ def timed_out(case: Case) -> Iterator[Cause]:
         Strength.LIKELY,
         gain=0.7,
     )
+
+
+def _waited(sign: Sign) -> str:
+    """A watchdog's line in short."""
+    if not {"timeout_ms", "sequence"} <= sign.figures.keys():
+        return sign.text
+    who = "a rank" if sign.rank is None else f"rank {sign.rank}"
+    call = f"{sign.words.get('operation', 'a collective')} number {int(sign.figures['sequence'])}"
+    return f"{who} waited {format_seconds(sign.figures['timeout_ms'] / 1e3)} in {call}"
 
 
 def _different(case: Case) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import log
 
-from planner.answer.diagnosis.commands import nccl_tests, transports
+from planner.answer.diagnosis.commands import fits, nccl_tests, transports
+from planner.answer.diagnosis.measured import on_host
 from planner.answer.diagnosis.network import PLUGINS, USE_RDMA
 from planner.answer.diagnosis.records import Case, Cause, Standing, Strength
 from planner.answer.evaluate import evaluate
@@ -27,11 +28,11 @@ Changed = tuple[Question, Plan]
 
 def explained(case: Case) -> Iterator[Cause]:
     """Faults whose predicted step is as long as the measured one, within the prediction's interval."""
-    if not case.slow or case.speed is None or case.plan is None:
+    if not case.slow or case.speed is None or case.plan is None or any(on_host(file) for file, _ in case.logs):
         return
-    step = case.plan.step_time * case.speed.factor
+    step, refuted = case.plan.step_time * case.speed.factor, _refuted(case)
     for name, (words, setting, command, usual, change) in FAULTS.items():
-        faulty = _with(case.plan, change)
+        faulty = None if name in refuted else _with(case.plan, change)
         if faulty is None or faulty.step_time < WORTH_NAMING * case.plan.step_time:
             continue
         low, high = float(faulty.interval.low), float(faulty.interval.high)
@@ -45,6 +46,13 @@ def explained(case: Case) -> Iterator[Cause]:
             yield Cause(
                 name, evidence, _setting(setting, case.plan), command(case), Strength.POSSIBLE, gain=near * usual
             )
+
+
+def _refuted(case: Case) -> set[str]:
+    """Faults of the network that a table of nccl-tests speaks against: it was as fast as it should be."""
+    fine = [check.across for check in case.checks if not check.slow]
+    across = {"TCP fallback", "shared NIC"} if True in fine else set()
+    return across | ({"no peer access"} if fine else set())
 
 
 def _with(plan: RankedPlan, change: Callable[[RankedPlan], Changed | None]) -> RankedPlan | None:
@@ -161,7 +169,7 @@ FAULTS: dict[str, tuple[str, str, Callable[[Case], str], float, Callable[[Ranked
     "too much recompute": (
         "recomputing whole layers",
         "activation checkpointing off, or of some operators only (recompute=selective)",
-        lambda case: case.plan.question.command("fits") if case.plan else "",
+        lambda case: fits(case.plan) if case.plan else "",
         0.5,
         _all_again,
     ),
@@ -212,7 +220,7 @@ def memory_explained(case: Case) -> Iterator[Cause]:
         setting
         or "look at the settings that are in force: recomputation, micro-batch, sharding, precision of the states; "
         "what the allocator holds may be spare room as well",
-        plan.question.command("fits"),
+        fits(plan),
         Strength.POSSIBLE,
         limit=True,
         gain=0.2,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from planner.answer.diagnosis.records import Taken
+from planner.catalogue.hardware import cluster as read_cluster
+from planner.catalogue.models import model as read_model
 from planner.dumps.reading import dump_of
 from planner.dumps.recognise import recognise
 from planner.dumps.run_records import TrainingLog
@@ -30,6 +32,8 @@ ARGUMENT = re.compile(r"^\W{0,20}(?:\d{1,5}[:>]\s?)?([a-z][a-z0-9_]{2,60}) \.{2,
 """A line of the list of arguments that Megatron-LM prints at its start."""
 SPELLED = {"fp8": "fp8_format", "fp4": "fp4_format", "num_virtual_stages": "num_virtual_stages_per_pipeline_rank"}
 """Arguments that are listed under another name than they are given."""
+LARGEST, LONGEST = 1_000_000, 50_000
+"""Characters of a file of settings, and of a line of one: readers of words take long for more."""
 FEWEST_ARGUMENTS = 20
 KNOWN = (
     "settings that `planner import plan` reads, a plan.json, a model's config.json, a cluster's TOML, a "
@@ -49,7 +53,7 @@ def take(path: Path) -> Taken:
         return Taken(path, problem=_reason(error, path))
     if not text.strip():
         return Taken(path, problem="is empty")
-    return _structured(path, text) or _log(path, text) or _settings(path, "holds nothing that is known: " + KNOWN)
+    return _structured(path, text) or _log(path, text) or _settings(path, text, "holds nothing that is known: " + KNOWN)
 
 
 def _reason(error: SpecError, path: Path) -> str:
@@ -67,13 +71,22 @@ def _structured(path: Path, text: str) -> Taken | None:
         if suffix == ".json" and found and "plan" in found and "schema_version" in found:
             return Taken(path, "plan.json", is_plan=True)
         if suffix == ".json" and found and any(key in found for key in MODEL_KEYS):
-            return Taken(path, "a model's config.json", is_model=True)
+            return _checked(Taken(path, "a model's config.json", is_model=True), read_model)
         if suffix == ".toml" and {"nodes", "pools"} & found.keys():
-            return Taken(path, "a cluster's TOML", is_cluster=True)
-    taken = _settings(path, "")
+            return _checked(Taken(path, "a cluster's TOML", is_cluster=True), read_cluster)
+    taken = _settings(path, text, "")
     if taken.known:
         return taken
     return _log(path, text) or taken
+
+
+def _checked(taken: Taken, read: Callable[[str], object]) -> Taken:
+    """A file as it was taken, or as unknown where its reader refuses it."""
+    try:
+        read(str(taken.path))
+    except SpecError as error:
+        return Taken(taken.path, problem=_reason(error, taken.path))
+    return taken
 
 
 def _parsed(text: str, suffix: str) -> dict[str, Any]:
@@ -84,7 +97,9 @@ def _parsed(text: str, suffix: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _settings(path: Path, otherwise: str) -> Taken:
+def _settings(path: Path, text: str, otherwise: str) -> Taken:
+    if len(text) > LARGEST or max(map(len, text.splitlines()), default=0) > LONGEST:
+        return Taken(path, problem=otherwise or "is too large, or has lines too long, to be settings")
     try:
         settings = read_settings(path)
     except FileFormatError as error:
@@ -112,8 +127,7 @@ def _log(path: Path, text: str) -> Taken | None:
 
 def _log_words(log: TrainingLog) -> str:
     most = max(len(readings) for readings in log.readings.values())
-    whose = log.trainer if log.trainer[0].islower() and " " in log.trainer else f"{log.trainer}"
-    return f"a log of {whose} ({counted(most, 'figure')})"
+    return f"a log of {log.trainer} ({counted(most, 'figure')})"
 
 
 def _sign_words(kinds: list[str]) -> list[str]:

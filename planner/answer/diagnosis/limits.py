@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from planner.answer.diagnosis.commands import nccl_tests
+from planner.answer.diagnosis.commands import fits, nccl_tests
 from planner.answer.diagnosis.records import Case, Cause, Strength
 from planner.answer.evaluate import evaluate, links_of
 from planner.answer.ranked_plan import RankedPlan
@@ -16,7 +16,8 @@ from planner.explain.reasons import time_terms
 from planner.quantities import format_seconds
 from planner.search.legality import reasons
 from planner.search.problem import Problem
-from planner.spec.plan import Offload, Plan, Recompute, Schedule, Sharding
+from planner.spec.codec import plan_to_plain
+from planner.spec.plan import GradientSync, Offload, Plan, Recompute, Schedule, Sharding
 from planner.topology.links import Links
 
 LARGE = 0.15
@@ -58,10 +59,17 @@ def _gain(plan: RankedPlan, better: RankedPlan | None) -> float:
     return 1 - better.step_time / plan.step_time if better else 0.0
 
 
-def _would(better: RankedPlan | None, otherwise: str) -> str:
+def _would(plan: RankedPlan, better: RankedPlan | None, otherwise: str) -> str:
+    """The fields to change and what they give."""
     if better is None:
         return otherwise
-    return f"{better.words}: {format_seconds(better.step_time)} per step"
+    old, new = plan_to_plain(plan.plan), plan_to_plain(better.plan)
+    fields = ",".join(f"{name}={_text(new[name])}" for name in new if new[name] != old[name])
+    return f"{fields} ({better.words}): {format_seconds(better.step_time)} per step"
+
+
+def _text(value: object) -> str:
+    return str(value).lower()
 
 
 def sharding_across(case: Case) -> Iterator[Cause]:
@@ -85,7 +93,7 @@ def sharding_across(case: Case) -> Iterator[Cause]:
         yield Cause(
             "full sharding across a slow link",
             evidence,
-            _would(better, otherwise),
+            _would(plan, better, otherwise),
             nccl_tests(case, "all_gather"),
             Strength.LIKELY,
             limit=True,
@@ -96,7 +104,7 @@ def sharding_across(case: Case) -> Iterator[Cause]:
         yield Cause(
             "slow link for gradients",
             f"{share} group to reduce gradients",
-            _would(better, "a larger batch: more micro-batches accumulated between reductions"),
+            _would(plan, better, "a larger batch: more micro-batches accumulated between reductions"),
             nccl_tests(case),
             Strength.LIKELY,
             limit=True,
@@ -116,7 +124,8 @@ def _kept_inside(plan: RankedPlan) -> list[Plan]:
         hybrid = replace(each, dp_shard=shard, dp_replicate=int(each.dp) // shard)
         if shard > 1:
             changes += [hybrid, replace(hybrid, sharding=int(Sharding.ZERO3_KEEP))]
-    return changes
+    once = [replace(change, gradient_sync=int(GradientSync.ONCE)) for change in (each, *changes)]
+    return changes + (once if each.num_microbatches > 1 else [])
 
 
 def _fewer_reductions(each: Plan) -> list[Plan]:
@@ -151,7 +160,7 @@ def tensor_across(case: Case) -> Iterator[Cause]:
     yield Cause(
         "tensor parallelism over a slow link",
         evidence,
-        _would(better, otherwise),
+        _would(plan, better, otherwise),
         nccl_tests(case),
         Strength.LIKELY,
         limit=True,
@@ -181,7 +190,7 @@ def bubble(case: Case) -> Iterator[Cause]:
     yield Cause(
         "pipeline bubble",
         evidence,
-        _would(better, otherwise),
+        _would(plan, better, otherwise),
         plan.question.command("explain"),
         Strength.LIKELY,
         limit=True,
@@ -210,12 +219,12 @@ def host_bound(case: Case) -> Iterator[Cause]:
         f"launching kernels takes {share:.0%} of the expected step: micro-batches of {int(each.micro_batch_size)}"
     )
     yield Cause(
-        "host-bound, small batch",
+        "host-bound or small batch",
         evidence,
-        _would(better, "larger micro-batches, torch.compile or CUDA graphs"),
+        _would(plan, better, "larger micro-batches, torch.compile or CUDA graphs"),
         "nsys profile -t cuda,nvtx ...",
         Strength.LIKELY,
-        limit=True,
+        limit=not case.slow,
         gain=_gain(plan, better) or 0.1,
     )
 
@@ -240,8 +249,8 @@ def recompute(case: Case) -> Iterator[Cause]:
         yield Cause(
             "too much recompute",
             evidence,
-            _would(better, ""),
-            plan.question.command("fits"),
+            _would(plan, better, ""),
+            fits(plan),
             Strength.LIKELY,
             limit=True,
             gain=_gain(plan, better),
@@ -270,8 +279,8 @@ def offload(case: Case) -> Iterator[Cause]:
     yield Cause(
         "offload on",
         evidence,
-        _would(better, "offload only what does not fit otherwise"),
-        plan.question.command("fits"),
+        _would(plan, better, "offload only what does not fit otherwise"),
+        fits(plan),
         Strength.LIKELY,
         limit=True,
         gain=_gain(plan, better) or _shares(plan)["offload"] / 2,

@@ -116,6 +116,30 @@ def _said(quantity: str, value: float, number: int) -> str:
     return words if number == 1 else f"{words} (median of {number} after warm-up)"
 
 
+def readings(case: Case) -> dict[str, tuple[float, str, str]]:
+    """What the logs say, compared or not: quantity -> value, unit, and where it was read."""
+    found: dict[str, tuple[float, str, str]] = {}
+    for file, log_ in case.logs:
+        for quantity in log_.readings:
+            value = log_.typical(quantity)
+            if value is not None:
+                scale, unit = UNITS.get(quantity, (1.0, quantity.removesuffix("_per_s") + "/s"))
+                found.setdefault(quantity, (value / scale, unit, str(file.path)))
+    return found
+
+
+UNITS = {
+    "tokens_per_s_per_gpu": (1.0, "tokens/s per GPU"),
+    "step_time": (1.0, "s"),
+    "flops_per_gpu": (1e12, "TFLOP/s per GPU"),
+    "mfu": (0.01, "%"),
+    "allocated": (GIB, "GiB"),
+    "reserved": (GIB, "GiB"),
+    "device": (GIB, "GiB"),
+}
+"""Quantity -> the unit that it is shown in, and its size; all others are per second."""
+
+
 def _own_prediction(case: Case) -> Comparison | None:
     """The speed of a run of the planner's own trainer beside the prediction in its record."""
     for file, log_ in case.logs:

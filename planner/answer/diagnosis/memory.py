@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from planner.answer.diagnosis.commands import fits
 from planner.answer.diagnosis.records import Case, Cause, Standing, Strength, Taken
 from planner.answer.fits import Dial, FitReport, fit_report
 from planner.answer.ranked_plan import RankedPlan
@@ -26,6 +27,8 @@ ALLOCATOR = (
     "torch.cuda.empty_cache() in the "
     "loop, batches of one shape"
 )
+FULL = "out of memory"
+"""What an error message says, whatever the reason."""
 STATES = ("weights", "gradients", "optimizer", "gather_buffers")
 ACTIVATIONS = ("activations", "logits")
 MOST_MATCHES = 2
@@ -78,9 +81,10 @@ def other_process(case: Case) -> Iterator[Cause]:
         if not {"capacity", "free", "allocated"} <= figures.keys():
             continue
         held = figures.get("reserved") or figures["allocated"] + figures.get("unallocated", 0.0)
-        used = figures.get("process", held + CONTEXT)
-        other = figures["capacity"] - figures["free"] - max(used, held)
-        if other > max(CONTEXT, 0.05 * figures["capacity"]):
+        used = max(figures.get("process", held + CONTEXT), held)
+        other = figures["capacity"] - figures["free"] - used
+        told = "process" in figures or figures.get("processes", 0) > 1
+        if other > (CONTEXT if told else 0.1 * figures["capacity"]):
             evidence = (
                 f"{_where(file, sign)}: of {format_bytes(figures['capacity'])} this process holds "
                 f"{format_bytes(used)} and "
@@ -96,7 +100,7 @@ def other_process(case: Case) -> Iterator[Cause]:
                 evidence,
                 setting,
                 "nvidia-smi; fuser -v /dev/nvidia*",
-                Strength.SHOWN,
+                Strength.SHOWN if told else Strength.LIKELY,
                 gain=other / figures["capacity"],
             )
             return
@@ -124,7 +128,7 @@ def needs_too_much(case: Case) -> Iterator[Cause]:
     strength = Strength.SHOWN if plan.verdict is Verdict.DOES_NOT_FIT else Strength.LIKELY
     if plan.verdict is Verdict.FITS:
         strength = Strength.POSSIBLE
-    yield Cause(cause, evidence, _turn(dial), plan.question.command("fits"), strength, gain=plan.peak / plan.usable)
+    yield Cause(cause, evidence, _turn(dial), fits(plan), strength, gain=plan.peak / plan.usable)
 
 
 def _over(case: Case) -> str:
@@ -189,7 +193,7 @@ def allocation(case: Case) -> Iterator[Cause]:
                     cause,
                     evidence,
                     setting,
-                    case.plan.question.command("fits"),
+                    fits(case.plan),
                     Strength.LIKELY,
                     gain=tried / case.plan.usable,
                 )
@@ -295,7 +299,7 @@ def plainly_full(case: Case) -> Iterator[Cause]:
         figures = sign.figures
         said = ", ".join(f"{format_bytes(figures[name])} {words}" for name, words in SAID.items() if name in figures)
         yield Cause(
-            "out of memory",
+            FULL,
             f"{_where(file, sign)}: {said or sign.text}",
             MOMENTS.get(sign.words.get("moment", ""), MOMENTS["backward"]),
             "planner fits MODEL CLUSTER --fix ...  # the plan's items, moment by moment, and what each change gives",
@@ -335,7 +339,7 @@ def not_sharded(case: Case) -> Iterator[Cause]:
             "states are not sharded",
             f"weights, gradients and optimizer states are {format_bytes(states)} on every one of {plan.dp} replicas",
             "shard them: FSDP (sharding=zero3), ZeRO-1 at least",
-            case.plan.question.command("fits"),
+            fits(case.plan),
             Strength.SHOWN,
             gain=states / case.plan.usable,
         )

@@ -60,7 +60,7 @@ def _sockets_said(case: Case) -> str:
         used = next((way for way in log.transports if way.startswith("NET/Socket")), "")
         if used or (log.network.lower() == "socket" and (between or case.across)):
             why = f", NCCL_IB_DISABLE={log.settings['NCCL_IB_DISABLE']}" if _disabled(log.settings) else ""
-            return f"{file.path}: NCCL uses {'via ' + used if used else 'network Socket'}{why}"
+            return f"{file.path}: NCCL {'sends via ' + used if used else 'uses network Socket'}{why}"
         if _disabled(log.settings) and (between or case.across):
             return f"{file.path}: NCCL_IB_DISABLE={log.settings['NCCL_IB_DISABLE']}, which leaves sockets only"
     for file, sign in case.signs("no_rdma_device"):

@@ -37,16 +37,17 @@ def _odd(collective: str, ranks: int, found: list[tuple[str, CollectiveTable]]) 
         return
     size = max(sizes)
     rates = [next(each.busbw for each in table.samples if each.size == size) for _, table in found]
-    usual = statistics.median(rates)
+    usual = float(np.quantile(rates, 0.75))  # which half of the tables being slow leaves as it is
     floor = usual * float(np.exp(-ODD * spread(CALIBRATED, "any", size)))
     slow = [i for i, rate in enumerate(rates) if rate < floor]
     if not slow or len(slow) > len(found) // 2:
         return
-    names = [_hosts(path, table) for path, table in found]
+    names = [table.hosts for _, table in found]
     shared = _shared([names[i] for i in slow], [names[i] for i in range(len(found)) if i not in slow])
     worst = min(slow, key=lambda i: rates[i])
-    who = f"node {shared}" if shared else " and ".join(_label(names[worst], found[worst][0]))
-    others = f"the {len(found) - len(slow)} others {format_bandwidth(usual)}"
+    who = f"node {shared}" if shared else " and ".join(names[worst] or (found[worst][0],))
+    fine = statistics.median(rate for i, rate in enumerate(rates) if i not in slow)
+    others = f"the {len(found) - len(slow)} others {format_bandwidth(fine)}"
     yield Cause(
         cause="one bad cable or node",
         evidence=f"{collective} of {ranks} ranks: {_named(slow, found, rates)}, {others}; {who} is in "
@@ -56,14 +57,6 @@ def _odd(collective: str, ranks: int, found: list[tuple[str, CollectiveTable]]) 
         strength=Strength.SHOWN,
         gain=1 - rates[worst] / usual,
     )
-
-
-def _hosts(path: str, table: CollectiveTable) -> tuple[str, ...]:
-    return table.hosts or ()
-
-
-def _label(hosts: tuple[str, ...], path: str) -> tuple[str, ...]:
-    return hosts or (path,)
 
 
 def _named(slow: list[int], found: list[tuple[str, CollectiveTable]], rates: list[float]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -195,6 +195,8 @@ class Diagnosis:
     comparisons: tuple[Comparison, ...]
     causes: tuple[Cause, ...]
     next_commands: tuple[str, ...]
+    readings: Mapping[str, tuple[float, str, str]]
+    """What the logs say, compared or not: value, unit, file."""
 
     SCHEMA_VERSION = 1
 
@@ -206,7 +208,10 @@ class Diagnosis:
             "verdict": self.verdict,
             "files": [_file(each) for each in self.case.files],
             "expected": _expected(self.case, self.comparisons),
-            "measured": {each.what: {"value": each.measured, "unit": each.unit} for each in self.comparisons},
+            "measured": {
+                **_by_kind(self.case, self.comparisons, lambda each: {"value": each.measured, "unit": each.unit}),
+                "logs": {name: {"value": value, "unit": unit} for name, (value, unit, _) in self.readings.items()},
+            },
             "comparisons": [each.as_dict() for each in self.comparisons],
             "causes": [each.as_dict() for each in self.causes],
             "next_commands": list(self.next_commands),
@@ -220,8 +225,23 @@ def _file(taken: Taken) -> dict[str, Any]:
 
 def _expected(case: Case, comparisons: tuple[Comparison, ...]) -> dict[str, Any]:
     plan = case.plan
-    figures = {
-        each.what: {"value": each.expected, "interval": [each.low, each.high], "unit": each.unit}
-        for each in comparisons
+    return {
+        **_by_kind(
+            case,
+            comparisons,
+            lambda each: {"value": each.expected, "interval": [each.low, each.high], "unit": each.unit},
+        ),
+        "plan": plan and {"words": plan.words, **plan.as_dict()},
     }
-    return {**figures, "plan": plan and {"words": plan.words, **plan.as_dict()}}
+
+
+def _by_kind(
+    case: Case, comparisons: tuple[Comparison, ...], part: Callable[[Comparison], dict[str, Any]]
+) -> dict[str, Any]:
+    """Speed and memory of the run (None where they are not compared), and one entry for each table."""
+    tables = [each for each in comparisons if each is not case.speed and each is not case.memory]
+    return {
+        "speed": case.speed and part(case.speed),
+        "memory": case.memory and part(case.memory),
+        "collectives": [{"what": each.what, "source": each.source, **part(each)} for each in tables],
+    }

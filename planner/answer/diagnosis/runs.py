@@ -128,10 +128,11 @@ def nearly_full(case: Case) -> Iterator[Cause]:
 
 def unexplained(case: Case) -> Iterator[Cause]:
     """What remains where a run is slow: what no file here shows."""
-    if not case.slow or case.speed is None or case.plan is None:
+    if not case.slow or case.speed is None or case.plan is None or any(on_host(file) for file, _ in case.logs):
         return
     measured, expected = case.plan.step_time * case.speed.factor, case.plan.step_time
-    lost = f"{case.speed.source}; {format_seconds(measured)} per step where {format_seconds(expected)} were expected"
+    source = case.speed.source.partition(": ")[0]
+    lost = f"{source}: a step takes {format_seconds(measured)} where {format_seconds(expected)} were expected"
     yield Cause(
         "host-bound or small batch",
         f"{lost}; no file shows what takes the rest",

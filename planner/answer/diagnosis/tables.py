@@ -23,6 +23,8 @@ from planner.validate.collectives_machines import Machine
 
 LAYERS = {"IB": "infiniband", "RoCE": "roce"}
 """How NCCL names the layer of an adapter -> kind of fabric."""
+WORST_OF_FAULT = 0.4
+"""Share of what a fault would leave from which the fault may still explain what was measured."""
 FEWEST_IN_RANGE = 2
 """Sizes that a range has to have before it is judged by; a table of few sizes is judged by all."""
 
@@ -69,7 +71,8 @@ class TableCheck:
 
     def would_be(self, **machine: str | float) -> tuple[float, float]:
         """Bus bandwidth of the judged row on another machine, and half its interval in the logarithm."""
-        stated = [replace(row, **machine) for row in self.stated]  # type: ignore[arg-type]
+        fault = self.stated[0].notes or "a fault"
+        stated = [replace(row, notes=fault, **machine) for row in self.stated]  # type: ignore[arg-type]
         times, widths = _predicted(stated)
         row = _middle(np.array([sample.time for sample in self.samples]), _predicted(self.stated)[0])
         sample = self.samples[row]
@@ -94,10 +97,13 @@ class TableCheck:
         )
 
     def is_like(self, **machine: str | float) -> bool:
-        """Whether the measured bandwidth is what another machine would give, and not what this one should."""
+        """Whether the measured bandwidth is what another machine would give, and not what this one should.
+
+        Below it may be by more than the interval: a fault as a rule costs more than its own share.
+        """
         busbw, width = self.would_be(**machine)
         measured = self.comparison.measured * GB
-        return bool(abs(np.log(measured / busbw)) <= width) and busbw < self.comparison.low * GB
+        return WORST_OF_FAULT * busbw <= measured <= busbw * float(np.exp(width)) and busbw < self.comparison.low * GB
 
 
 def check_tables(
