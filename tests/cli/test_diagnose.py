@@ -14,10 +14,8 @@ PAGE = (ROOT / "docs" / "diagnose.md").read_text(encoding="utf-8")
 MODULES = (failures, faults, inside, limits, memory, network, pairs, runs)
 FRAGMENTED = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 79.11 "
-    "GiB of which "
-    "1.20 GiB is free. Including non-PyTorch memory, this process has 77.90 GiB memory in use. Of the allocated "
-    "memory 61.20 "
-    "GiB is allocated by PyTorch, and 15.30 GiB is reserved by PyTorch but unallocated.\n"
+    "GiB of which 1.20 GiB is free. Including non-PyTorch memory, this process has 77.90 GiB memory in use. Of the "
+    "allocated memory 61.20 GiB is allocated by PyTorch, and 15.30 GiB is reserved by PyTorch but unallocated.\n"
 )
 
 

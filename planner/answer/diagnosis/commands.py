@@ -30,7 +30,7 @@ def _machines(case: Case) -> tuple[int, int]:
     for _, log in case.nccl:
         nodes = log.nodes or len(log.hosts) or 1
         return nodes, max((log.ranks or 8 * nodes) // nodes, 1)
-    return (2, 8) if case.across else (1, 8)
+    return 2, 8
 
 
 def fits(plan: RankedPlan) -> str:

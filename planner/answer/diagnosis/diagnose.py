@@ -144,11 +144,10 @@ def _sentence(case: Case, verdict: str, comparisons: tuple[Comparison, ...], cau
     worse = _worse(case, comparisons)
     worst = worse or case.speed or next(iter(comparisons), None)
     figures = _figures(worst, case) if worst else ""
-    first = causes[0] if causes else None
+    first = next((each for each in causes if each.cause == verdict), None)
     if verdict == HEALTHY:
-        slowing = [each.cause for each in causes if each.limit and each.strength is not Strength.POSSIBLE]
-        but = f" What slows the plan itself: {' and '.join(slowing[:2])}." if slowing else ""
-        return f"Healthy: {figures}.{but}"
+        other = [each.cause for each in causes if each.limit and each.strength is not Strength.POSSIBLE]
+        return f"Healthy: {figures}.{' Worth a look: ' + ' and '.join(other[:2]) + '.' if other else ''}"
     if verdict == NOTHING:
         return f"Nothing looks wrong, and nothing can be compared: {_known(case.files)}."
     named = f"{verdict[0].upper()}{verdict[1:]}"

@@ -16,7 +16,7 @@ from planner.answer.plan_files import read_plan
 from planner.answer.question import ask
 from planner.answer.ranked_plan import RankedPlan
 from planner.emit.reading.settings import Settings
-from planner.errors import PlannerError
+from planner.errors import FileFormatError, PlannerError
 from planner.spec.batch import read_batch_size
 
 
@@ -41,6 +41,8 @@ class Plans:
         What is wrong with a file is a remark; raises PlannerError for what is wrong with the options.
         """
         for file in self.files:
+            if file.path == self.asked.plan and not (file.is_plan or file.settings):
+                raise FileFormatError(file.problem or f"is no plan, but {file.taken_for}", where=str(file.path))
             if file.is_plan or file.settings:
                 try:
                     found = read_plan(file.path) if file.is_plan else self._of_settings(file)
@@ -50,8 +52,16 @@ class Plans:
                     self.notes.append(str(error))
                     continue
                 if found:
+                    self.notes += self._unused(file)
                     return found
         return self._of_options()
+
+    def _unused(self, file: Taken) -> Iterator[str]:
+        """Options that a file has overruled: it tells these things itself."""
+        names = ("fix", "seq_len", "global_batch_size", "model", "cluster") if file.is_plan else ("fix",)
+        given = [f"--{name.replace('_', '-')}" for name in names if getattr(self.asked, name)]
+        if given:
+            yield f"{' and '.join(given)} left aside: {file.path} tells it"
 
     def _of_settings(self, file: Taken) -> RankedPlan | None:
         if file.settings is None:

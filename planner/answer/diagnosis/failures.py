@@ -10,9 +10,8 @@ from planner.dumps.run_records import Sign
 from planner.quantities import counted, format_seconds
 
 RECORDER = (
-    "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before torch 2.10) with "
-    "TORCH_NCCL_DUMP_ON_TIMEOUT=1 records every "
-    "rank's collectives; TORCH_DISTRIBUTED_DEBUG=DETAIL checks them"
+    "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE in older versions) with TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
+    "records every rank's collectives; TORCH_DISTRIBUTED_DEBUG=DETAIL checks them"
 )
 EARLY = 5
 """Collectives by which a job that stops has not come past its start."""
@@ -20,8 +19,7 @@ SIMPLE: dict[str, tuple[str, str, str, float]] = {
     "desync": (
         "ranks call different collectives",
         "make every rank take the same branches: last batches of uneven data (drop_last, join), rank-0-only "
-        "evaluation, logging or "
-        f"checkpoints that hold a collective. {RECORDER}",
+        f"evaluation, logging or checkpoints that hold a collective. {RECORDER}",
         "torchfrtrace --prefix nccl_trace_rank_ /tmp",
         0.95,
     ),
@@ -118,8 +116,7 @@ def timed_out(case: Case) -> Iterator[Cause]:
             "ranks do not reach each other",
             f"{evidence}; the job has not come past collective {min(sequences)}",
             "NCCL_SOCKET_IFNAME=eth0 (the interface that all nodes share; ^docker0,lo leaves others out), ports "
-            "open between the "
-            "nodes, NCCL_IB_HCA without unconnected ports",
+            "open between the nodes, NCCL_IB_HCA without unconnected ports",
             transports(case),
             Strength.LIKELY,
             gain=0.9,
@@ -129,9 +126,8 @@ def timed_out(case: Case) -> Iterator[Cause]:
     yield Cause(
         "a rank fell behind",
         f"{evidence}; {missing}",
-        f"look at the rank that reports nothing first: it crashed, or sits in data loading, a checkpoint or "
-        f"evaluation. {RECORDER}; "
-        "init_process_group(timeout=...) only where a step is known to take longer",
+        "look at the rank that reports nothing first: it crashed, or sits in data loading, a checkpoint or "
+        f"evaluation. {RECORDER}; init_process_group(timeout=...) only where a step is known to take longer",
         "py-spy dump --pid PID  # on the silent ranks; then torchfrtrace --prefix nccl_trace_rank_ /tmp",
         Strength.LIKELY,
         gain=0.7,
@@ -189,9 +185,8 @@ def not_met(case: Case) -> Iterator[Cause]:
             "ranks do not reach each other",
             f"{file.path}, line {sign.line}: {sign.text}{joined}",
             f"{interface}MASTER_ADDR (--rdzv-endpoint) must be a node's name that all others resolve, the port "
-            "open, --nnodes what "
-            "really starts, one launcher per node; NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME the interface that "
-            "all nodes share",
+            "open, --nnodes what really starts, one launcher per node; NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME "
+            "the interface that all nodes share",
             "getent hosts $MASTER_ADDR; nc -zv $MASTER_ADDR 29500  # from the other nodes",
             Strength.SHOWN,
             gain=0.85,

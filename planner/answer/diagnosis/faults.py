@@ -39,8 +39,8 @@ def explained(case: Case) -> Iterator[Cause]:
         if low <= step <= high:
             evidence = (
                 f"{words} would make a step {format_seconds(faulty.step_time)} ({format_seconds(low)} to "
-                f"{format_seconds(high)}); "
-                f"measured {format_seconds(step)}, expected {format_seconds(case.plan.step_time)}"
+                f"{format_seconds(high)}); measured {format_seconds(step)}, expected "
+                f"{format_seconds(case.plan.step_time)}"
             )
             near = 1 / (1 + abs(log(step / faulty.step_time)))
             yield Cause(

@@ -36,9 +36,8 @@ LARGEST, LONGEST = 1_000_000, 50_000
 """Characters of a file of settings, and of a line of one: readers of words take long for more."""
 FEWEST_ARGUMENTS = 20
 KNOWN = (
-    "settings that `planner import plan` reads, a plan.json, a model's config.json, a cluster's TOML, a "
-    "trainer's log, an "
-    "error message, logs of nccl-tests and NCCL, what nvidia-smi, ibstat and the like print"
+    "settings that `planner import plan` reads, a plan.json, a model's config.json, a cluster's TOML, a trainer's "
+    "log, an error message, logs of nccl-tests and NCCL, what nvidia-smi, ibstat and the like print"
 )
 
 

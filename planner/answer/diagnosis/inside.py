@@ -11,10 +11,8 @@ from planner.quantities import format_bandwidth
 
 PEER_ACCESS = (
     "GeForce cards have no peer access over PCIe: an NVLink bridge where the card takes one, else few and large "
-    "messages (DDP "
-    "with gradient accumulation, no tensor parallelism). Other cards: unset NCCL_P2P_DISABLE, switch IOMMU and "
-    "ACS off, try "
-    "NCCL_P2P_LEVEL=SYS"
+    "messages (DDP with gradient accumulation, no tensor parallelism). Other cards: unset NCCL_P2P_DISABLE, switch "
+    "IOMMU and ACS off, try NCCL_P2P_LEVEL=SYS"
 )
 SHOW_PEERS = "nvidia-smi topo -p2p r; nvidia-smi topo -m"
 HOST = {"intra": "PCIe without P2P"}
@@ -152,8 +150,7 @@ def small_messages(case: Case) -> Iterator[Cause]:
                 "slow small messages",
                 f"{check.where()}: {found}",
                 "pin processes to the cores of their socket (NCCL_IGNORE_CPU_AFFINITY=0, numactl), switch the "
-                "processor's power "
-                "saving off, leave NCCL_PROTO and NCCL_ALGO unset",
+                "processor's power saving off, leave NCCL_PROTO and NCCL_ALGO unset",
                 nccl_tests(case).replace("-b 8M -e 8G", "-b 8 -e 1M"),
                 Strength.POSSIBLE,
                 limit=True,

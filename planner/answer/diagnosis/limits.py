@@ -181,8 +181,7 @@ def bubble(case: Case) -> Iterator[Cause]:
     better = _better(plan, [change for change in changes if change.micro_batch_size >= 1])
     evidence = (
         f"{_shares(plan)['bubble']:.0%} of the expected step is the pipeline's filling and draining: "
-        f"{int(each.num_microbatches)} "
-        f"micro-batches on {int(each.pp)} stages"
+        f"{int(each.num_microbatches)} micro-batches on {int(each.pp)} stages"
     )
     otherwise = (
         f"at least {4 * int(each.pp)} micro-batches (a larger batch or smaller micro-batches), or interleaved stages"
@@ -243,8 +242,7 @@ def recompute(case: Case) -> Iterator[Cause]:
     if better and better.verdict is Verdict.FITS:
         evidence = (
             f"{_shares(plan)['recompute']:.0%} of the expected step computes activations again, and without there "
-            "is room: "
-            f"{better.peak / plan.usable:.0%} of usable memory"
+            f"is room: {better.peak / plan.usable:.0%} of usable memory"
         )
         yield Cause(
             "too much recompute",

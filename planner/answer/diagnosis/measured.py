@@ -62,8 +62,7 @@ def _given_rate(asked: Asked, plan: RankedPlan, notes: list[str]) -> tuple[float
         other = "total" if per_gpu else "gpu"
         notes.append(
             f"{value:,.0f} tokens/s is taken as that of {'one GPU' if per_gpu else f'all {world} GPUs'}, which is "
-            "nearer to "
-            f"what was expected; write {asked.measured_tps}/{other} if it is not"
+            f"nearer to what was expected; write {asked.measured_tps}/{other} if it is not"
         )
     return value * (world if per_gpu else 1), "--measured-tps"
 

@@ -16,22 +16,19 @@ from planner.quantities import GIB, format_bytes, format_seconds
 from planner.spec.plan import Offload, Sharding
 
 CONTEXT = 1.0 * GIB
-"""What a process takes beside the framework's allocator: context, libraries, collectives' buffers; at most "
-"about this."""
+"""What a process takes beside the framework's allocator, about: context, libraries, buffers of collectives."""
 FRAGMENTED = 0.05
 """Share of the capacity that lies reserved but unallocated from which it is worth naming."""
 SAME_SIZE = 0.03
 """How near a tensor's size has to be to the bytes that could not be allocated."""
 ALLOCATOR = (
-    "PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before torch 2.9); no "
-    "torch.cuda.empty_cache() in the "
-    "loop, batches of one shape"
+    "PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF in older versions of torch); no "
+    "torch.cuda.empty_cache() in the loop, batches of one shape"
 )
 FULL = "out of memory"
 """What an error message says, whatever the reason."""
 STATES = ("weights", "gradients", "optimizer", "gather_buffers")
 ACTIVATIONS = ("activations", "logits")
-MOST_MATCHES = 2
 
 
 def _errors(case: Case) -> list[tuple[Taken, Sign]]:
@@ -51,8 +48,8 @@ def fragmentation(case: Case) -> Iterator[Cause]:
         tried, capacity = figures.get("tried", 0.0), figures.get("capacity", 0.0)
         if spare > max(tried, FRAGMENTED * capacity, 0.5 * GIB):
             evidence = (
-                f"{_where(file, sign)}: {format_bytes(spare)} reserved but unallocated, "
-                f"{format_bytes(tried)} could not be allocated"
+                f"{_where(file, sign)}: {format_bytes(spare)} reserved but unallocated, {format_bytes(tried)} could "
+                "not be allocated"
             )
             command = (
                 "python -c 'import torch; print(torch.cuda.memory_summary())'  # num_alloc_retries in the run itself"
@@ -87,13 +84,12 @@ def other_process(case: Case) -> Iterator[Cause]:
         if other > (CONTEXT if told else 0.1 * figures["capacity"]):
             evidence = (
                 f"{_where(file, sign)}: of {format_bytes(figures['capacity'])} this process holds "
-                f"{format_bytes(used)} and "
-                f"{format_bytes(figures['free'])} are free; {format_bytes(other)} are another's"
+                f"{format_bytes(used)} and {format_bytes(figures['free'])} are free; {format_bytes(other)} are "
+                "another's"
             )
             setting = (
-                "end the other process; if it is a rank of this job: torch.cuda.set_device(LOCAL_RANK) before "
-                "the first tensor, and "
-                "map_location for checkpoints"
+                "end the other process; if it is a rank of this job: torch.cuda.set_device(LOCAL_RANK) before the "
+                "first tensor, and map_location for checkpoints"
             )
             yield Cause(
                 "another process on the GPU",
@@ -210,8 +206,8 @@ def _tensors(plan: RankedPlan) -> Iterator[tuple[str, float, str, str]]:
             "logits in one piece",
             float(tokens * model.vocab_size * width / each.tp),
             f"the {name} logits of a micro-batch ({int(tokens):,} x {model.vocab_size:,})",
-            "a loss in chunks (Liger's or torchtune's chunked cross-entropy, loss parallelism with tp), a "
-            "smaller micro-batch",
+            "a loss in chunks (Liger's or torchtune's chunked cross-entropy, loss parallelism with tp), a smaller "
+            "micro-batch",
         )
     heads = model.layers[0].attention.num_attention_heads
     for width, name in ((4, "fp32"), (2, "16-bit")):
@@ -284,8 +280,7 @@ def libraries(case: Case) -> Iterator[Cause]:
             "no room for libraries",
             f"{_where(file, sign)}: {sign.text}",
             "leave 1 to 2 GiB free: a smaller micro-batch, torch.cuda.set_per_process_memory_fraction(0.9), "
-            "NCCL_BUFFSIZE or fewer "
-            "process groups",
+            "NCCL_BUFFSIZE or fewer process groups",
             "nvidia-smi --query-gpu=memory.used,memory.total --format=csv",
             Strength.SHOWN,
             gain=0.7,
@@ -320,8 +315,7 @@ MOMENTS = {
     "forward": "activations: half the micro-batch with twice the accumulation, recomputation (activation "
     "checkpointing)",
     "backward": "activations: half the micro-batch with twice the accumulation, recomputation (activation "
-    "checkpointing); states: "
-    "shard them (FSDP)",
+    "checkpointing); states: shard them (FSDP)",
 }
 """Moment of the error -> what turns most."""
 

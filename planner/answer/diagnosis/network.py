@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from planner.answer.diagnosis.commands import nccl_tests, transports
 from planner.answer.diagnosis.records import Case, Cause, Strength
 from planner.answer.diagnosis.tables import TableCheck, bandwidth_words
-from planner.quantities import format_bandwidth
+from planner.quantities import counted, format_bandwidth
 
 USE_RDMA = (
     "unset NCCL_IB_DISABLE (1 switches RoCE off as well as InfiniBand) and NCCL_NET; name the adapters in "
@@ -18,8 +18,7 @@ PLUGINS = {
     "efa": "load the aws-ofi-nccl plugin and set FI_PROVIDER=efa; NCCL_NET='AWS Libfabric' then fails instead of "
     "falling back",
     "slingshot": "load the aws-ofi-nccl plugin built for cxi and set NCCL_NET='AWS Libfabric' (OFI): it then "
-    "fails instead "
-    "of falling back to sockets",
+    "fails instead of falling back to sockets",
     "tcpxo": "start the FasTrak plugin (LD_LIBRARY_PATH of its container, NCCL_NET=FasTrak)",
     "tcpx": "start the TCPX plugin (LD_LIBRARY_PATH of its container, NCCL_NET=GPUDirectTCPX_v7)",
 }
@@ -46,14 +45,19 @@ def tcp_fallback(case: Case) -> Iterator[Cause]:
 
 
 def _use_rdma(case: Case) -> str:
-    kinds = {check.machine.fabric for check in case.checks}
-    kinds |= {case.plan.question.cluster.node.fabric.kind} if case.plan else set()
+    kinds = _fabrics(case)
     return next((PLUGINS[kind] for kind in PLUGINS if kind in kinds), USE_RDMA)
+
+
+def _fabrics(case: Case) -> set[str]:
+    """The kinds of networks that the plan's nodes and those of the tables have."""
+    kinds = {check.machine.fabric for check in case.checks if check.across}
+    return kinds | ({case.plan.question.cluster.node.fabric.kind} if case.plan else set())
 
 
 def _sockets_said(case: Case) -> str:
     """What a file says of sockets between nodes; empty where none does, or the network has nothing better."""
-    if case.plan and case.plan.question.cluster.node.fabric.kind == "ethernet":
+    if _fabrics(case) == {"ethernet"}:
         return ""
     for file, log in case.nccl:
         between = (log.nodes or len(log.hosts) or 1) > 1
@@ -69,8 +73,8 @@ def _sockets_said(case: Case) -> str:
     return ""
 
 
-def _disabled(settings: object) -> bool:
-    return isinstance(settings, dict) and settings.get("NCCL_IB_DISABLE", "0") not in ("0", "")
+def _disabled(settings: Mapping[str, str]) -> bool:
+    return settings.get("NCCL_IB_DISABLE", "0") not in ("0", "")
 
 
 def _rdma_said(case: Case, check: TableCheck) -> bool:
@@ -92,8 +96,7 @@ def shared_nic(case: Case) -> Iterator[Cause]:
         ranks = check.stated[0].n_ranks // check.stated[0].n_nodes
         setting = (
             "let NCCL_IB_HCA name every adapter (=mlx5_0,mlx5_1,...; it is a prefix: mlx5_1 means mlx5_10 too), "
-            "and give a "
-            "container all of them"
+            "and give a container all of them"
         )
         if told and used < min(check.nic_count, ranks):
             evidence = f"{told[0].path}: NCCL_IB_HCA is {told[1]}, for {ranks} GPUs of a node; {bandwidth_words(check)}"
@@ -113,8 +116,7 @@ def no_gpu_direct(case: Case) -> Iterator[Cause]:
     """RDMA that goes through host memory."""
     setting = (
         "load nvidia_peermem (or use a kernel and driver with DMA-BUF), put NIC and GPU behind one PCIe switch, "
-        "switch ACS "
-        "off; NCCL_NET_GDR_LEVEL=SYS allows longer ways where the platform is known to do well"
+        "switch ACS off; NCCL_NET_GDR_LEVEL=SYS allows longer ways where the platform is known to do well"
     )
     for file, log in case.nccl:
         ways = [way for way in log.transports if way.startswith("NET/IB")]
@@ -129,8 +131,7 @@ def wrong_gid_or_hca(case: Case) -> Iterator[Cause]:
     """RDMA connections that are refused, or messages that get no answer."""
     setting = (
         "NCCL_IB_GID_INDEX (the RoCE v2 line of show_gids, often 3; NCCL chooses by itself from 2.21 on), "
-        "NCCL_IB_HCA without "
-        "storage and management ports, the same MTU, and priority flow control on the switches"
+        "NCCL_IB_HCA without storage and management ports, the same MTU, and priority flow control on the switches"
     )
     for file, sign in case.signs("ib_setup"):
         evidence = f"{file.path}, line {sign.line}: {sign.text}"
@@ -162,9 +163,11 @@ def slow_link(case: Case) -> Iterator[Cause]:
         return
     check = max(slow, key=lambda each: each.comparison.factor)
     taken = f" ({check.taken}: name yours with --cluster)" if check.taken else ""
+    fine = sum(each.across and not each.slow for each in case.checks)
+    others = f"; {counted(fine, 'other table')} between nodes as expected" if fine else ""
     yield Cause(
         "slow link",
-        f"{bandwidth_words(check)}{taken}",
+        f"{bandwidth_words(check)}{taken}{others}",
         "look for oversubscribed or busy switches, ports that trained low, PFC and ECN on RoCE (NCCL_IB_TC), "
         "NCCL_IB_QPS_PER_CONNECTION=4 on networks with several paths; compare pairs of nodes",
         nccl_tests(case, "sendrecv", variables="NCCL_DEBUG=WARN"),

@@ -84,9 +84,8 @@ def uneven_steps(case: Case) -> Iterator[Cause]:
             yield Cause(
                 "steps grow as the run goes on",
                 f"{file.path}: the last quarter's steps take {last / first:.2f} times as long as the first's",
-                "look for clocks that fall with heat (nvidia-smi -q -d PERFORMANCE), tensors kept over steps "
-                "(loss without .item()), "
-                "growing caches and data that gets longer",
+                "look for clocks that fall with heat (nvidia-smi -q -d PERFORMANCE), tensors kept over steps (loss "
+                "without .item()), growing caches and data that gets longer",
                 "nvidia-smi --query-gpu=clocks.sm,temperature.gpu,clocks_throttle_reasons.active --format=csv -l 10",
                 Strength.SHOWN,
                 limit=True,
@@ -96,11 +95,10 @@ def uneven_steps(case: Case) -> Iterator[Cause]:
             yield Cause(
                 "uneven steps",
                 f"{file.path}: single steps take up to {max(times) / median:.1f} times the median ({len(times)} "
-                "steps, the mean "
-                f"{mean / median:.2f} times the median)",
+                f"steps, the mean {mean / median:.2f} times the median)",
                 "data loading (more workers, prefetching, pinned memory), checkpoints and evaluation between "
-                "steps, Python's garbage "
-                "collector (gc.freeze, gc.disable with collection every N steps), other jobs on the nodes",
+                "steps, Python's garbage collector (gc.freeze, gc.disable with collection every N steps), other "
+                "jobs on the nodes",
                 "py-spy record -o profile.svg --pid PID; iostat -x 5",
                 Strength.SHOWN,
                 limit=True,
@@ -117,8 +115,7 @@ def nearly_full(case: Case) -> Iterator[Cause]:
         yield Cause(
             "memory fragmentation",
             f"{case.memory.source}: {format_bytes(held)} of {format_bytes(case.plan.usable)} usable: an allocator "
-            "that near its limit "
-            "frees and asks again, 10 to 25 % slower in measured runs",
+            "that near its limit frees and asks again, 10 to 25 % slower in measured runs",
             ALLOCATOR + "; a smaller micro-batch or more recomputation",
             "python -c 'import torch; print(torch.cuda.memory_stats()[\"num_alloc_retries\"])'  # in the run itself",
             Strength.LIKELY,
@@ -137,8 +134,7 @@ def unexplained(case: Case) -> Iterator[Cause]:
         "host-bound or small batch",
         f"{lost}; no file shows what takes the rest",
         "data loading (workers, pinned memory, tokenising in advance), larger micro-batches, torch.compile, no "
-        ".item() and no print in "
-        "every step; then the clocks (power limit, heat)",
+        ".item() and no print in every step; then the clocks (power limit, heat)",
         "nvidia-smi dmon -s pucvmt  # sm below 90 %: the host; full with low power: communication",
         Strength.POSSIBLE,
         gain=0.01,

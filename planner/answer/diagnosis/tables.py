@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -60,11 +59,6 @@ class TableCheck:
         """Whether the table is slower than expected."""
         return self.comparison.standing is Standing.WORSE
 
-    @cached_property
-    def best(self) -> float:
-        """The highest bus bandwidth of the table."""
-        return max(sample.busbw for sample in self.table.samples)
-
     def where(self) -> str:
         """The table's place in its file."""
         return f"{self.path}, line {self.table.line}"
@@ -92,8 +86,7 @@ class TableCheck:
         high = float(times[row] * np.exp(widths[row]))
         return (
             f"{_size_words(small[row].size)} take {format_seconds(float(measured[row]))}, "
-            f"{format_seconds(float(times[row]))} "
-            f"(at most {format_seconds(high)}) expected"
+            f"{format_seconds(float(times[row]))} (at most {format_seconds(high)}) expected"
         )
 
     def is_like(self, **machine: str | float) -> bool:
@@ -159,6 +152,7 @@ class _Machines:
         nodes = table.nodes or (self.nccl.nodes if self.nccl else None) or -(-ranks // per_node)
         fabric = usual.fabric
         told = self.cluster is not None and fabric.kind != "none"
+        taken = f"network taken to be that of {usual.name}, {fabric.node_bandwidth * 8e-9:g} Gb/s a node"
         return {
             "gpu": part,
             "n_ranks": ranks,
@@ -166,7 +160,7 @@ class _Machines:
             "inter": fabric.kind if told else self._layer() or usual.fabric.kind,
             "nic_gbps_per_node": fabric.node_bandwidth * 8e-9,
             "nics": fabric.nics_per_node,
-            "taken": "" if told else f"network taken to be {fabric.name}, {fabric.nics_per_node} per {usual.name} node",
+            "taken": "" if told else taken,
         }
 
     def _layer(self) -> str:
@@ -281,7 +275,7 @@ def _size_words(size: int) -> str:
     """
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= scale:
-            return f"{size / scale:.3g} {unit}"
+            return f"{size / scale:.4g} {unit}"
     return f"{size} B"
 
 

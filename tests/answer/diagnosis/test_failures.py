@@ -21,11 +21,11 @@ def names(found):
 def out_of_memory(tried, *, capacity=79.11, free=0.01, process=79.0, allocated=77.0, unallocated=0.5, frames=""):
     """torch's message, in its present wording."""
     return (
-        f"Traceback (most recent call last):\n{frames}"
-        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {tried:.2f} GiB. GPU 0 has a total capacity of "
-        f"{capacity:.2f} GiB of which {free:.2f} GiB is free. Including non-PyTorch memory, this process has "
-        f"{process:.2f} GiB memory in use. Of the allocated memory {allocated:.2f} GiB is allocated by PyTorch, and "
-        f"{unallocated:.2f} GiB is reserved by PyTorch but unallocated.\n"
+        f"Traceback (most recent call last):\n{frames}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+        f"{tried:.2f} GiB. GPU 0 has a total capacity of {capacity:.2f} GiB of which {free:.2f} GiB is free. "
+        f"Including non-PyTorch memory, this process has {process:.2f} GiB memory in use. Of the allocated memory "
+        f"{allocated:.2f} GiB is allocated by PyTorch, and {unallocated:.2f} GiB is reserved by PyTorch but "
+        "unallocated.\n"
     )
 
 

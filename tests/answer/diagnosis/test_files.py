@@ -24,8 +24,7 @@ ARGUMENTS = {
 MEGATRON = "".join(f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in sorted(ARGUMENTS.items()))
 STEPS = "".join(
     f" [2024-05-01 12:00:00] iteration {step:8}/ 100 | consumed samples: 64 | elapsed time per iteration (ms): "
-    f"{1900 + step}"
-    " | global batch size:    64 | lm loss: 1.0E+01 |\n"
+    f"{1900 + step} | global batch size:    64 | lm loss: 1.0E+01 |\n"
     for step in range(1, 12)
 )
 ACCELERATE = """
@@ -146,3 +145,15 @@ def test_a_file_that_is_not_there_is_named(judge, tmp_path):
 def test_a_plan_that_is_named_as_such_has_to_be_one(file, judge):
     with pytest.raises(FileFormatError):
         judge(plan=file("plan.json", '{"schema_version": 1, "plan": {"tp": "many"}}'))
+
+
+@pytest.mark.parametrize("text", ["just notes\n", torchtitan(5000)])
+def test_a_file_that_is_no_plan_is_refused_as_one(file, judge, text):
+    with pytest.raises(FileFormatError, match=r"plan\.txt: "):
+        judge(plan=file("plan.txt", text))
+
+
+def test_options_that_a_plan_json_overrules_are_named(judge, fsdp):
+    path, _ = fsdp
+    found = judge(path, seq_len=2048, fix="tp=8", measured_tps="5000/gpu")
+    assert f"--fix and --seq-len left aside: {path} tells it" in found.case.notes

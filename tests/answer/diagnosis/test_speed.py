@@ -9,12 +9,10 @@ from planner.errors import SpecError
 from tests.answer.diagnosis.conftest import nccl_tests, per_gpu, torchtitan
 
 SOCKETS = (
-    "gpu01:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"
-    "gpu01:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n"
-    "gpu01:1:1 [0] NCCL INFO Using network Socket\n"
-    "gpu02:1:1 [0] NCCL INFO Using network Socket\n"
-    "gpu01:1:2 [0] NCCL INFO ncclCommInitRank comm 0x4 rank 0 nranks 16 cudaDev 0 busId 26000 commId 0x6 - Init START\n"
-    "gpu01:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Socket/0\n"
+    "gpu01:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\ngpu01:1:1 [0] NCCL INFO NET/Socket : Using "
+    "[0]eth0:10.0.0.1<0>\ngpu01:1:1 [0] NCCL INFO Using network Socket\ngpu02:1:1 [0] NCCL INFO Using network "
+    "Socket\ngpu01:1:2 [0] NCCL INFO ncclCommInitRank comm 0x4 rank 0 nranks 16 cudaDev 0 busId 26000 commId 0x6 - "
+    "Init START\ngpu01:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Socket/0\n"
 )
 
 
