@@ -19,6 +19,7 @@ import numpy as np
 
 from calibration.collectives_fit import FEWEST, FIELDS, Fitted, Measured, fitted, predictor, read_measured
 from planner.catalogue.collective_errors import CALIBRATED, DATASHEET, DEFAULT, RANGES
+from planner.catalogue.collectives import FABRICS
 from planner.estimate.communication import Network
 from planner.quantities import Column
 from planner.spec.profile import COLLECTIVES, TREES, TWO_DOMAINS, CollectiveFit
@@ -28,7 +29,6 @@ from planner.validate.collectives_calibration import calibrated
 PRIORS = Path(__file__).parent / "collectives_priors.toml"
 FITTED = tuple(name for name in COLLECTIVES if name != "reduce_scatter")
 """Collectives that are fitted; an all-gather and a reduce-scatter are one."""
-FABRICS = ("infiniband", "roce", "efa", "slingshot", "omnipath", "ethernet", "tcpx", "tcpxo", "wan", "none")
 PLAIN = {
     False: Fitted(CollectiveFit(0.76, 12e-6, 4e-6, 3e-6, 0.15)),
     True: Fitted(CollectiveFit(0.88, 15e-6, 5e-6, 6e-6, 0.1), 0.9, 0.7, 20e-6),

@@ -128,8 +128,9 @@ def test_trainer_is_files_to_copy_that_import_torch_the_standard_library_and_the
 
 
 def test_calibration_uses_records_formulas_and_the_trainer_only():
-    """What fits collectives predicts with the planner's own network, and reads the tables as `validate` does."""
-    own = {"calibration.collectives": ESTIMATE | {"validate"}, "calibration.collectives_fit": ESTIMATE | {"validate"}}
+    """What fits collectives and steps predicts with the planner's own estimates, and reads tables as `validate` does."""
+    predicting = ("collectives", "collectives_fit", "steps", "accuracy")
+    own = {f"calibration.{name}": ESTIMATE | {"validate"} for name in predicting}
     wrong = [
         f"{name} imports {used}"
         for name, tree in modules("calibration").items()

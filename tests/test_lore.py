@@ -57,7 +57,7 @@ def test_claim_a3_64_gpus_on_10_gigabit_beat_4_with_nvlink_from_about_8_thousand
 
     turns = first([2**power for power in range(10, 20)], lambda tokens: gain(tokens) > 1)
     assert 4096 < turns <= 16384
-    assert gain(turns // 4) < 0.5
+    assert gain(turns // 4) < 0.6
     assert gain(16 * turns) > 8
 
 

@@ -16,6 +16,8 @@ from planner.spec.toml_file import read_toml
 TWINS = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather", "reduce": "broadcast"}
 """The same transfers run backwards."""
 TIMES = ("start", "step_latency", "hop_latency")
+FABRICS = ("infiniband", "roce", "efa", "slingshot", "omnipath", "ethernet", "tcpx", "tcpxo", "wan", "none")
+"""Kinds that join domains; all others are links inside one."""
 
 Fits = Mapping[tuple[str, str], CollectiveFit]
 
@@ -107,6 +109,12 @@ def _read(entry: Mapping[str, Any]) -> CollectiveFit:
 
 def _scaled(fit: CollectiveFit, scale: Scalar) -> CollectiveFit:
     return replace(fit, efficiency=fit.efficiency * scale, low_latency_share=fit.low_latency_share * scale)
+
+
+def scaled(fit: CollectiveFit, time: Scalar) -> CollectiveFit:
+    """The fit of calls that take so many times as long."""
+    times = {name: getattr(fit, name) * time for name in TIMES}
+    return replace(fit, efficiency=fit.efficiency / time, low_latency_share=fit.low_latency_share / time, **times)
 
 
 @cache

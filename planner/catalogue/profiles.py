@@ -1,82 +1,85 @@
-"""Efficiency profiles by (accelerator, stack): fitted where stored, else assembled from what was measured apart."""
+"""Efficiency profiles by (accelerator, stack): what was measured apart, and what training campaigns taught."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 
 from planner.catalogue.collectives import collective_fits
 from planner.catalogue.hardware import accelerator as named_accelerator
 from planner.catalogue.kernel_tables import kernel_tables, measured_part
-from planner.catalogue.names import FOLDER
-from planner.catalogue.stacks import DEFAULT_STACK, ancestry, profile_defaults, stack_names, stack_slug
+from planner.catalogue.learned import ENOUGH, Campaigns, Learned, learned, on_other_hardware, typical
+from planner.catalogue.stacks import DEFAULT_STACK, ancestry, profile_defaults, stack_slug
 from planner.quantities import Scalar
 from planner.spec.accelerator import Accelerator
-from planner.spec.cluster import Fabric
+from planner.spec.cluster import Cluster, Fabric
 from planner.spec.profile import Profile
-from planner.spec.profile_file import read_profile
 
-PROFILES = FOLDER / "profiles"
-"""Fitted profiles, as <accelerator>/<stack>.json."""
 TRANSFER_ERROR: Scalar = 0.12
-"""Error of a profile fitted on another stack: leaving one campaign out of a fit gave biases of 6 to 25 %."""
+"""Least error of factors learned on a like part, or under a like stack: leaving one campaign out of a fit gave biases
+of 6 to 25 %."""
 UNMEASURED_ERROR: Scalar = 0.25
-"""Error where no training step was measured on the part: as above, on stacks and parts new to the fit."""
+"""Error on parts and stacks of which no step was measured: as above."""
 COLLECTIVES_SOURCE = "collectives: published nccl-tests tables, by kind of link (collectives.toml)"
 
 
 def profile(
-    accelerator: Accelerator | str, stack_name: str = DEFAULT_STACK, *, fabric: Fabric | None = None
+    accelerator: Accelerator | str,
+    stack_name: str = DEFAULT_STACK,
+    *,
+    fabric: Fabric | None = None,
+    campaigns: Campaigns | None = None,
 ) -> Profile:
     """Efficiencies of an accelerator under a stack, the nearest that is known; `notes` say what stands in for what.
 
-    In this order: the profile fitted to this pair; one fitted to the accelerator (or to the part that stands in for
-    it) under the nearest stack, with a wider error; one assembled from measured kernels, published collectives and
-    the stack's conventions (level "datasheet"). `fabric` lets the efficiency of sockets follow its speed.
+    Measured kernels, published collectives and the stack's conventions, with the factors that training campaigns
+    taught: of this pair (level "calibrated"), of the stack, or one that it is like, elsewhere ("transferred"), or what
+    is typical of all campaigns ("datasheet"). `fabric` lets the efficiency of sockets follow its speed; `campaigns` are
+    all that are known unless others are given.
     Raises SpecError for an unknown accelerator or stack name.
     """
     part = named_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
     slug = stack_slug(stack_name)
-    found = _stored(part, slug) or _assembled(part, slug)
-    return replace(found, collectives={**collective_fits(fabric), **found.collectives})
-
-
-@cache
-def stored_profiles() -> dict[tuple[str, str], Profile]:
-    """Fitted profiles by (accelerator, stack)."""
-    return {(path.parent.name, path.stem): read_profile(path) for path in sorted(PROFILES.glob("*/*.json"))}
-
-
-def _stored(part: Accelerator, slug: str) -> Profile | None:
-    """The nearest fitted profile, if any was fitted to the accelerator or its stand-in."""
-    stored = stored_profiles()
-    key = next((key for key in _nearest(part, slug) if key in stored), None)
+    base = _assembled(part, slug, fabric)
+    start, known = Learned.of(base), learned() if campaigns is None else campaigns
+    key = next((key for key in _nearest(part, slug, known) if key in known), None)
     if key is None:
-        return None
-    found = stored[key]
-    if key == (part.name, slug):
-        return found
-    note = f"efficiencies of {part.name}/{slug}: those fitted to {found.name}"
+        note = f"no training step was measured with stack {slug}: factors typical of those that were"
+        return replace(typical(start, known).applied(base), notes=(*base.notes, note))
+    found, exact = known[key], key == (part.name, slug)
+    factors = found if _alike(part, key[0]) else on_other_hardware(found, start, known)
     return replace(
-        found,
-        accelerator=part.name,
-        stack=slug,
-        level="transferred",
-        error=max(found.error, TRANSFER_ERROR if key[0] == part.name else UNMEASURED_ERROR),
-        notes=(note, *found.notes),
+        factors.applied(base),
+        level="calibrated" if exact else "transferred",
+        error=found.error if exact else max(found.error, TRANSFER_ERROR if factors is found else UNMEASURED_ERROR),
+        plan_error=(exact and found.plan_error) or base.plan_error,
+        sources=(*base.sources, f"factors: {found.runs} runs of {', '.join(found.sources)}"),
+        notes=(*base.notes, *(() if exact else (f"factors of {part.name}/{slug}: those of {'/'.join(key)}",))),
     )
 
 
-def _nearest(part: Accelerator, slug: str) -> Iterator[tuple[str, str]]:
-    """Keys of fitted profiles by nearness: the accelerator before its stand-in, related stacks before others."""
-    related = ancestry(slug)
-    cousins = [name for name in stack_names() if set(ancestry(name)[:-1]) & set(related[:-1])]
-    for name in dict.fromkeys((part.name, measured_part(part))):
-        yield from ((name, other) for other in dict.fromkeys((*related, *cousins, *stack_names())))
+def unlearned_profile(cluster: Cluster, stack_name: str) -> Profile:
+    """What is known of a cluster's accelerator under a stack before any training step was measured."""
+    return _assembled(cluster.accelerator, stack_slug(stack_name), cluster.node.fabric)
 
 
-def _assembled(part: Accelerator, slug: str) -> Profile:
+def _nearest(part: Accelerator, slug: str, known: Campaigns) -> Iterator[tuple[str, str]]:
+    """Keys of what was learned by nearness: the stack's own before those that it is like, like parts before others.
+
+    Campaigns of few runs speak for their own pair only.
+    """
+    yield part.name, slug
+    for name in ancestry(slug):
+        of_stack = [key for key in known if key[1] == name and known[key].runs >= ENOUGH]
+        yield from sorted(of_stack, key=lambda key: (key[0] != part.name, not _alike(part, key[0]), -known[key].runs))
+
+
+def _alike(part: Accelerator, other: str) -> bool:
+    """Whether kernels of the other part tell of this one's."""
+    return other in (part.name, measured_part(part)) or named_accelerator(other).architecture == part.architecture
+
+
+def _assembled(part: Accelerator, slug: str, fabric: Fabric | None) -> Profile:
     kernels = kernel_tables(part)
     return Profile(
         accelerator=part.name,
@@ -84,12 +87,12 @@ def _assembled(part: Accelerator, slug: str) -> Profile:
         level="datasheet",
         gemm=kernels.gemm,
         attention=kernels.attention,
-        collectives={},
+        collectives=collective_fits(fabric),
         grouped_matmul=kernels.grouped_matmul,
         kernel_overhead=kernels.kernel_overhead,
         attention_overhead=kernels.attention_overhead,
         error=UNMEASURED_ERROR,
         sources=(*kernels.sources, COLLECTIVES_SOURCE),
-        notes=(*kernels.notes, f"no training step was measured on {part.name} with stack {slug}"),
+        notes=kernels.notes,
         **profile_defaults(slug),
     )

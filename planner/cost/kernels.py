@@ -187,7 +187,7 @@ def unfused_attention_time(
 def aligned_share(head_dim: Count) -> Scalar:
     """Share of the rate that batched products keep at a head size, in 16 bits.
 
-    1 for multiples of 8, else UNALIGNED_SHARE
+    u = 1 if head_dim mod 8 = 0, else UNALIGNED_SHARE
 
     Tensor cores read 16 bytes at a time. Source: NVIDIA, Deep Learning Performance: Matrix Multiplication (multiples of
     8 elements); the share is an own fit: of BigScience's 176B candidates (A100, chronicles-prequel.md) those with

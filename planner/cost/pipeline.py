@@ -177,7 +177,7 @@ def zb_h1_send_exposed(num_microbatches: Count, stages: Count, *, send: Seconds)
 def send_bound_exposed(sends: Count, *, send: Seconds, makespan: Seconds) -> Seconds:
     """What a link between stages needs beyond the step, where it carries so many sends of one direction in a row.
 
-    E = max(sends send - makespan, 0)
+    T = max(sends send - makespan, 0)
 
     The forms above are latencies on the critical path; this is throughput, a lower bound whatever the schedule: a link
     cannot send the next tensor before it has sent the last. Source: definition.

@@ -89,6 +89,7 @@ CONDITIONS: Mapping[tuple[str, Callable[..., Any]], Condition] = {
     ("attention", kernels.attention_time): _fused_attention,
     ("attention", kernels.attention_traffic): _fused_attention,
     ("attention", kernels.unfused_attention_time): _unfused_attention,
+    ("attention", kernels.aligned_share): _unfused_attention,
     ("elementwise", kernels.routing_traffic): _has_experts,
     ("elementwise", kernels.dropout_traffic): lambda plan, job, model: job.dropout,
     ("elementwise", kernels.adapter_traffic): _adapters,

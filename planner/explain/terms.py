@@ -48,6 +48,7 @@ TIME_TERMS: Mapping[str, Term] = {
         (
             kernels.attention_time,
             kernels.unfused_attention_time,
+            kernels.aligned_share,
             flops.attention_flops,
             flops.visible_context,
             kernels.attention_traffic,
@@ -103,6 +104,7 @@ TIME_TERMS: Mapping[str, Term] = {
             pipeline.gpipe_send_exposed,
             pipeline.one_f_one_b_send_exposed,
             pipeline.interleaved_send_exposed,
+            pipeline.send_bound_exposed,
             pipeline.zb_h1_send_exposed,
             collectives.send_time,
         ),

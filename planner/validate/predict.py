@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,14 @@ from planner.estimate.records import MemoryUse, StepTime
 from planner.estimate.step_time import step_time
 from planner.quantities import Bytes, Column, Seconds
 from planner.spec.cluster import Cluster
+from planner.spec.model import Model
 from planner.spec.plan import Plan
 from planner.spec.profile import Profile
+from planner.spec.stack import Stack
+from planner.spec.workload import Workload
 from planner.topology.group_links import group_links
-from planner.validate.runs import MeasuredRun
+from planner.topology.links import Links
+from planner.validate.runs import Configuration, MeasuredRun
 
 ProfileOf = Callable[[Cluster, str], Profile]
 """From a cluster and a stack's name to the efficiencies to predict with."""
@@ -56,10 +61,49 @@ def predict(runs: Sequence[MeasuredRun], profile_of: ProfileOf = catalogue_profi
     """One prediction per run, in order. Runs that differ in their plan and batch only are evaluated together."""
     predictions = [Prediction(run.id, run.skipped) for run in runs]
     known = _remembered(profile_of)
-    for rows in _alike(runs):
-        for row, prediction in zip(rows, _predicted([runs[row] for row in rows], known), strict=True):
+    for group in alike(runs):
+        for row, prediction in zip(group.rows, _predicted(group, runs, known), strict=True):
             predictions[row] = prediction
     return predictions
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Runs that are evaluated together: numbers of `rows` in their list, and their plans as columns."""
+
+    rows: list[int]
+    model: Model
+    cluster: Cluster
+    workload: Workload
+    stack: Stack
+    plans: Plan
+
+    @cached_property
+    def links(self) -> Links:
+        """What the groups of every axis get. Raises SpecError where the plans do not fit the cluster."""
+        return group_links(self.plans, self.cluster)
+
+    def times(self, profile: Profile) -> StepTime:
+        """Step times by term. Raises SpecError where the accelerator lacks the precision."""
+        return step_time(
+            self.model, self.plans, self.workload, self.cluster, self.links, profile=profile, stack=self.stack
+        )
+
+
+def alike(runs: Sequence[MeasuredRun]) -> list[Alike]:
+    """Groups of one model, cluster, stack and workload but for the batch, which the plan carries."""
+    found: dict[Any, list[int]] = defaultdict(list)
+    for row, run in enumerate(runs):
+        if run.configuration:
+            one = run.configuration
+            workload = replace(one.workload, global_batch_size=1)
+            found[id(one.model), id(one.cluster), workload, one.stack].append(row)
+    return [_alike(rows, [each for row in rows if (each := runs[row].configuration)]) for rows in found.values()]
+
+
+def _alike(rows: list[int], shared: Sequence[Configuration]) -> Alike:
+    first, plans = shared[0], stacked([each.plan for each in shared])
+    return Alike(rows, first.model, first.cluster, first.workload, first.stack, plans)
 
 
 def _remembered(profile_of: ProfileOf) -> ProfileOf:
@@ -76,33 +120,19 @@ def _remembered(profile_of: ProfileOf) -> ProfileOf:
     return remembered
 
 
-def _alike(runs: Sequence[MeasuredRun]) -> list[list[int]]:
-    """Rows with one model, cluster, stack and workload but for the batch, which the plan carries."""
-    groups: dict[Any, list[int]] = defaultdict(list)
-    for row, run in enumerate(runs):
-        if run.configuration:
-            one = run.configuration
-            workload = replace(one.workload, global_batch_size=1)
-            groups[id(one.model), id(one.cluster), workload, one.stack].append(row)
-    return list(groups.values())
-
-
-def _predicted(runs: Sequence[MeasuredRun], profile_of: ProfileOf) -> Iterator[Prediction]:
+def _predicted(group: Alike, runs: Sequence[MeasuredRun], profile_of: ProfileOf) -> Iterator[Prediction]:
+    own = [runs[row] for row in group.rows]
     try:
-        yield from _evaluated(runs, profile_of)
+        yield from _evaluated(group, own, profile_of)
     except SpecError as error:
-        yield from (Prediction(run.id, str(error)) for run in runs)
+        yield from (Prediction(run.id, str(error)) for run in own)
 
 
-def _evaluated(runs: Sequence[MeasuredRun], profile_of: ProfileOf) -> list[Prediction]:
-    shared = [run.configuration for run in runs if run.configuration]
-    model, cluster, workload = shared[0].model, shared[0].cluster, shared[0].workload
-    plans, conventions = stacked([each.plan for each in shared]), shared[0].stack
-    efficiencies = profile_of(cluster, conventions.name)
-    links = group_links(plans, cluster)
-    times = step_time(model, plans, workload, cluster, links, profile=efficiencies, stack=conventions)
-    uses = memory_use(model, plans, workload, conventions)
-    verdicts = verdict(uses.peak, cluster.accelerator.usable_memory)
+def _evaluated(group: Alike, runs: Sequence[MeasuredRun], profile_of: ProfileOf) -> list[Prediction]:
+    efficiencies = profile_of(group.cluster, group.stack.name)
+    times = group.times(efficiencies)
+    uses = memory_use(group.model, group.plans, group.workload, group.stack)
+    verdicts = verdict(uses.peak, group.cluster.accelerator.usable_memory)
     seconds, memory = np.asarray(times.total, dtype=float), _of_kind(uses, [run.memory_kind for run in runs])
     return [
         Prediction(
