@@ -23,6 +23,11 @@ EAGER_OPERATORS: Count = 50.0
 
 Provisional: counted by hand, to be replaced by a profiler's count.
 """
+ADAPTER_OPERATORS: Count = 35.0
+"""What low-rank adapters add: of each of seven projections a dropout, two products, a scale and a sum. As above."""
+QUANTIZED_OPERATORS: Count = 70.0
+"""What 4-bit weights add: of each of seven projections some ten, for scales that are quantized themselves, the whole
+weight, and conversions. As above; without them short sequences of Qwen-7B come out at half of their published time."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     ep = passes * wire.ep
     both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
     dp_forward, dp_backward = _data_parallel_exposed(plans, forward, both - forward, wire, penalty)
-    launches = host_time(_operators(plans, setting.stack), setting.profile.launch_time)
+    launches = host_time(_operators(plans, setting.stack, setting.workload.method), setting.profile.launch_time)
     on_device, on_device_backward = forward + dp_forward, both - forward + dp_backward
     host = device_or_host_time(on_device, launches) - on_device
     host = host + device_or_host_time(on_device_backward, passes * launches) - on_device_backward
@@ -115,9 +120,10 @@ def key_gathers(plans: Plan, stack: Stack) -> Count:
     return 2 + (recompute == Recompute.FULL) + operators - stack.keeps_gathered_keys
 
 
-def _operators(plans: Plan, stack: Stack) -> Count:
+def _operators(plans: Plan, stack: Stack, method: str) -> Count:
     """Operators that the host dispatches in one layer's forward."""
-    return np.where(np.asarray(plans.compiled) > 0, stack.kernels_per_layer, EAGER_OPERATORS)
+    added = ADAPTER_OPERATORS * (method != "full") + QUANTIZED_OPERATORS * (method == "qlora")
+    return np.where(np.asarray(plans.compiled) > 0, stack.kernels_per_layer, EAGER_OPERATORS) + added
 
 
 def _tp_exposed(plans: Plan, matmul: Seconds, tp: Seconds, penalty: Scalar) -> Seconds:

@@ -36,6 +36,8 @@ KEEPS_GATHERED = ("SHARD_GRAD_OP",)
 """Words in `other` for weights that stay gathered from forward to backward."""
 ASYNC_TP = ("tp-comm-overlap", "async tp", "tp async")
 """Words in `other` for tensor parallelism whose transfers run beside its products."""
+FUSED_KERNELS = ("fused kernels",)
+"""Words in `other` for norms, rotation and loss fused by hand, as a compiler would."""
 ULYSSES = ("cp a2a", "ulysses")
 ADAPTER_RANK = re.compile(r"lora r(\d+)")
 CONVENTIONS: dict[str, dict[str, Any]] = {
@@ -86,7 +88,7 @@ def run_plan(filled: Stated, model: Model) -> Plan:
     sharding = _sharding(filled)
     shard = _shard_degree(filled, sharding)
     expert_tp = _expert_tp(filled, defaults.expert_tp) if model.has_experts else 1
-    first, last = _end_stages(filled)
+    first, last = _stages_by_cost(filled) if defaults.stages == "cost" else _end_stages(filled)
     return Plan(
         tp=filled.tp,
         pp=filled.pp,
@@ -107,7 +109,7 @@ def run_plan(filled: Stated, model: Model) -> Plan:
         offload=OFFLOADS.get(filled.cpu_offload.lower(), Offload.NONE),
         sequence_parallel=int(bool(filled.sequence_parallel) and filled.tp > 1),
         async_tp=int(_says(filled, ASYNC_TP) and filled.tp > 1),
-        compiled=int(bool(filled.compile) or defaults.fused),
+        compiled=int(bool(filled.compile) or defaults.fused or _says(filled, FUSED_KERNELS)),
     )
 
 
@@ -163,6 +165,20 @@ def _end_stages(filled: Stated) -> tuple[int, int]:
         return 0, 0
     each = (filled.layers + 2) // filled.pp - 1
     return each, each
+
+
+def _stages_by_cost(filled: Stated) -> tuple[int, int]:
+    """Layers of the first and last rank where each takes blocks until their cumulated cost passes its share.
+
+    A last rank that is left the head alone counts as one of a single layer.
+    """
+    head_size = filled.hidden // filled.heads
+    layer = 4 * filled.heads * head_size * filled.hidden + 3 * filled.ffn_hidden * filled.hidden
+    total = filled.layers * layer + filled.vocab * filled.hidden
+    ends = [min(total * (rank + 1) // (filled.pp * layer) + 1, filled.layers) for rank in range(filled.pp)]
+    if filled.pp == 1 or ends[0] >= filled.layers:
+        return 0, 0
+    return ends[0], max(filled.layers - ends[-2], 1)
 
 
 def _schedule(filled: Stated) -> Schedule:
