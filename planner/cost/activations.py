@@ -81,17 +81,19 @@ def score_bytes(tokens: Count, keys: Count, heads: Count, *, element: Bytes = EL
     return heads * tokens * keys * (2 * element + mask)
 
 
-def mlp_bytes(tokens: Count, width: Count, gated: Scalar, *, element: Bytes = ELEMENT) -> Bytes:
+def mlp_bytes(tokens: Count, width: Count, gated: Scalar, *, unfused: Scalar = 0.0, element: Bytes = ELEMENT) -> Bytes:
     """Inside the feed-forward block: input and output of the non-linearity (gated: gate, up and product).
 
-    M = T f (2 + gated) e
+    M = T f (2 + gated (1 + unfused)) e
+
+    A gate that is not fused with its product keeps the non-linearity's output as well.
 
     Source: Korthikanti et al. 2022, section 4.1 (16 s b h for f = 4h); one tensor more for gated blocks.
 
     >>> mlp_bytes(1, 14336, gated=1) == 6 * 14336
     True
     """
-    return tokens * width * (2 + gated) * element
+    return tokens * width * (2 + gated * (1 + unfused)) * element
 
 
 def routed_bytes(routed_tokens: Count, hidden: Count, *, element: Bytes = ELEMENT) -> Bytes:
@@ -107,17 +109,47 @@ def routed_bytes(routed_tokens: Count, hidden: Count, *, element: Bytes = ELEMEN
     return 2 * routed_tokens * hidden * element
 
 
-def eager_bytes(tokens: Count, hidden: Count, *, sequence_split: Count = 1, single: Bytes = SINGLE) -> Bytes:
-    """What uncompiled code keeps beside the minimum: fp32 copies inside two norms and the rotary embedding.
+def eager_bytes(tokens: Count, hidden: Count, *, norm_bytes: Bytes, sequence_split: Count = 1) -> Bytes:
+    """What the norms of uncompiled code keep beside 16-bit inputs and outputs: copies in fp32.
 
-    M = 6 T h e / split
+    M = T h n / split
 
-    Source: FSDPMemTracker on eager Llama-3-8B: 58 h bytes per token and layer against 34 h itemised.
+    Source: FSDPMemTracker on eager Llama-3-8B: 58 h bytes per token and layer against 34 h of fused kernels, 7 h of
+    them the output of the gate's non-linearity (`mlp_bytes`).
 
-    >>> eager_bytes(1, 4096) == 24 * 4096
+    >>> eager_bytes(1, 4096, norm_bytes=17.0) == 17 * 4096
     True
     """
-    return 6 * tokens * hidden * single / sequence_split
+    return tokens * hidden * norm_bytes / sequence_split
+
+
+def mlp_gradient_bytes(tokens: Count, width: Count, gated: Scalar, *, element: Bytes = ELEMENT) -> Bytes:
+    """What the backward of a feed-forward block holds at its fullest beyond what the forward kept.
+
+    M = T f (1 + gated) e
+
+    At the backward of the non-linearity its output's gradient has taken the output's place, and the gradients of its
+    inputs are there. Source: data flow; 63 to 66 h bytes per token of one layer measured on Llama-3-8B and Mistral-7B
+    under recomputation (fms-acceleration reference benchmarks).
+
+    >>> mlp_gradient_bytes(1, 14336, gated=1) == 4 * 14336
+    True
+    """
+    return tokens * width * (1 + gated) * element
+
+
+def waiting_bytes(tokens: Count, hidden: Count, buffers: Count, *, element: Bytes = ELEMENT) -> Bytes:
+    """Freed inputs of reductions whose memory is not reused before the device has run them.
+
+    M = n T h e
+
+    Source: torch's allocator defers blocks that another stream uses (Tensor.record_stream); n is what the queue of
+    some 1,024 launches holds. Seen in nanotron's scaling sweep: 58 buffers, whatever the model and the stage.
+
+    >>> waiting_bytes(4096, 4096, 58) / 2**30
+    1.8125
+    """
+    return buffers * tokens * hidden * element
 
 
 def dropout_bytes(tokens: Count, hidden: Count, *, sequence_split: Count = 1, mask: Bytes = MASK) -> Bytes:

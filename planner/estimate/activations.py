@@ -9,9 +9,9 @@ import numpy as np
 from planner.cost import activations as cost
 from planner.estimate.factor import LAYER, distinct_plans
 from planner.estimate.shapes import Shapes, attention_widths, head_split, shapes
-from planner.quantities import Bytes
+from planner.quantities import Bytes, Column
 from planner.spec.model import Layer, Model
-from planner.spec.plan import ContextKind, Plan, Recompute
+from planner.spec.plan import ContextKind, Plan, Recompute, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
@@ -20,10 +20,14 @@ FULL_PRECISION = ("fp32", "tf32")
 
 @dataclass(frozen=True)
 class LayerActivations:
-    """Bytes of shape (kinds, rows): what a layer keeps for backward, and all that it has while it is worked on."""
+    """Bytes of shape (kinds, rows): what a layer keeps for backward, and all that it has while that runs.
+
+    `whole` counts the gradients of its own tensors too; `input` is the part that full recomputation keeps.
+    """
 
     kept: Bytes
     whole: Bytes
+    input: Bytes
 
 
 def element_bytes(workload: Workload) -> Bytes:
@@ -33,34 +37,49 @@ def element_bytes(workload: Workload) -> Bytes:
 
 def layer_activations(model: Model, plans: Plan, workload: Workload, stack: Stack) -> LayerActivations:
     """Activations of every kind of layer under plan columns."""
-    combinations = distinct_plans(plans, LAYER)
+    combinations = distinct_plans(plans, LAYER, upcasts(plans, workload, stack))
     some = combinations.of(plans)
     kinds = [_activations(model, layer, some, workload, stack) for layer, _ in model.layer_kinds]
-    return LayerActivations(combinations.stack(kinds, "kept"), combinations.stack(kinds, "whole"))
+    return LayerActivations(*(combinations.stack(kinds, name) for name in ("kept", "whole", "input")))
 
 
 def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> LayerActivations:
     shape = shapes(layer, plans, workload)
     gathered = _gathered_keys(layer, plans, workload, shape)
-    own = _whole(model, layer, plans, workload, shape)
+    own = _whole(model, layer, plans, workload, shape, norm_bytes=stack.eager_norm_bytes)
+    layer_input = cost.layer_input_bytes(
+        shape.tokens, model.hidden_size, sequence_split=shape.split, element=residual_bytes(plans, workload, stack)
+    )
     whole = own + gathered * stack.keeps_gathered_keys
     kept = np.select(
         [np.asarray(plans.recompute) == Recompute.FULL, np.asarray(plans.recompute) == Recompute.SELECTIVE],
         [
-            cost.layer_input_bytes(
-                shape.tokens, model.hidden_size, sequence_split=shape.split, element=element_bytes(workload)
-            ),
+            layer_input,
             _selective(model, layer, plans, workload, shape, stack=stack, whole=whole),
         ],
         whole,
     )
-    return LayerActivations(kept, own + gathered)
+    gradients = _mlp_gradients(layer, plans, shape, element_bytes(workload))
+    return LayerActivations(kept, own + gathered + gradients, layer_input)
 
 
-def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes) -> Bytes:
+def residual_bytes(plans: Plan, workload: Workload, stack: Stack) -> Bytes:
+    """Size of one element between layers."""
+    full = upcasts(plans, workload, stack)
+    return np.where(full, 4.0, element_bytes(workload))
+
+
+def upcasts(plans: Plan, workload: Workload, stack: Stack) -> Column:
+    """Whether embedding, head and residual stream are in fp32 beside quantized weights."""
+    quantized = workload.method == "qlora" and stack.full_precision_residual > 0
+    return (np.asarray(plans.sharding) < Sharding.ZERO3) & quantized
+
+
+def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes, *, norm_bytes: Bytes) -> Bytes:
     """Everything one layer keeps without recomputation."""
+    unfused = 1 - np.asarray(plans.compiled)
     hidden, element = model.hidden_size, element_bytes(workload)
-    eager = cost.eager_bytes(shape.tokens, hidden, sequence_split=shape.split) * (1 - np.asarray(plans.compiled))
+    eager = cost.eager_bytes(shape.tokens, hidden, norm_bytes=norm_bytes, sequence_split=shape.split) * unfused
     dropout = cost.dropout_bytes(shape.tokens, hidden, sequence_split=shape.split) * workload.dropout
     return (
         cost.norm_bytes(shape.tokens, hidden, sequence_split=shape.split, element=element)
@@ -68,7 +87,7 @@ def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: S
         + dropout
         + _attention(layer, plans, workload, shape)
         + _scores(layer, workload, shape)
-        + _mlp(layer, plans, shape, element)
+        + _mlp(layer, plans, shape, element, unfused=unfused)
         + _experts(model, layer, plans, shape, element)
     )
 
@@ -98,10 +117,25 @@ def _scores(layer: Layer, workload: Workload, shape: Shapes) -> Bytes:
     return cost.score_bytes(shape.tokens, workload.seq_len, shape.heads, element=element_bytes(workload))
 
 
-def _mlp(layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Bytes:
+def _mlp(layer: Layer, plans: Plan, shape: Shapes, element: Bytes, *, unfused: Column) -> Bytes:
     if not layer.mlp:
         return 0.0
-    return cost.mlp_bytes(shape.tokens, layer.mlp.intermediate_size / plans.tp, layer.mlp.gated, element=element)
+    width = layer.mlp.intermediate_size / plans.tp
+    return cost.mlp_bytes(shape.tokens, width, layer.mlp.gated, unfused=unfused, element=element)
+
+
+def _mlp_gradients(layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Bytes:
+    """Gradients inside the feed-forward block, or inside the experts beside it."""
+    mlp, experts = layer.mlp, layer.experts
+    dense = (
+        cost.mlp_gradient_bytes(shape.tokens, mlp.intermediate_size / plans.tp, mlp.gated, element=element)
+        if mlp
+        else 0.0
+    )
+    if not experts:
+        return dense
+    width = experts.expert.intermediate_size / plans.expert_tp
+    return np.maximum(dense, cost.mlp_gradient_bytes(shape.routed, width, experts.expert.gated, element=element))
 
 
 def _experts(model: Model, layer: Layer, plans: Plan, shape: Shapes, element: Bytes) -> Bytes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from planner.cost import pipeline
-from planner.cost.activations import logit_bytes
+from planner.cost.activations import logit_bytes, waiting_bytes
 from planner.estimate.activations import LayerActivations, element_bytes, layer_activations
 from planner.estimate.factor import LAYER, STAGES, STATE, distinct_plans
 from planner.estimate.records import MemoryUse, Moment, Role
@@ -22,21 +22,31 @@ from planner.spec.plan import Plan, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
+LEAD_ALONE, LEAD_OF_TWO, LEAD_IN_PIPELINE = 0.78, 0.05, 0.6
+LEAD_OF_MANY, MANY_RANKS = 0.26, 512
 NOTHING = MemoryUse(**dict.fromkeys((*MemoryUse.ITEMS, "host"), 0.0), role=0, moment=0)
+OUTSIDE = ("communication_buffers", "context", "reserve")
+"""Items that the framework's allocator does not hand out."""
 
 
-def memory_use(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
+def memory_use(
+    model: Model, plans: Plan, workload: Workload, stack: Stack, *, roles: Sequence[Role] = tuple(Role)
+) -> MemoryUse:
     """Memory of every plan at its peak; scalars for a scalar plan.
 
     The peak is the maximum over the events of a step (`Moment`) and the pipeline ranks that can be the fullest
-    (`Role`), not the sum of each item's maximum.
+    (`roles`), not the sum of each item's maximum.
     """
-    parts = _parts(model, plans.columns(), workload, stack)
-    state, batch = (np.take(part.total, part.row, axis=-1) for part in parts)
-    total = state + batch
-    moments, roles, rows = total.shape
-    moment, role = np.divmod(total.reshape(moments * roles, rows).argmax(axis=0), roles)
-    use = _pick(parts, moment, role)
+    columns = plans.columns()
+    parts = _parts(model, columns, workload, stack)
+    total, allocated = (_summed(parts, name)[:, list(roles)] for name in ("total", "allocated"))
+    moments, count, rows = total.shape
+    moment, place = np.divmod(total.reshape(moments * count, rows).argmax(axis=0), count)
+    use = replace(
+        _pick(parts, moment, np.array(roles)[place]),
+        allocated=allocated.max(axis=(0, 1)),
+        waiting=waiting(model, columns, workload, stack),
+    ).columns()
     return use[0] if plans.is_scalar else use
 
 
@@ -44,6 +54,24 @@ def memory_timeline(model: Model, plan: Plan, workload: Workload, stack: Stack) 
     """Every rank role and moment of one plan: what `memory_use` takes the maximum of."""
     parts = _parts(model, plan.columns(), workload, stack)
     return {(role, moment): _pick(parts, np.array([moment]), np.array([role]))[0] for role in Role for moment in Moment}
+
+
+def waiting(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Bytes:
+    """Freed blocks that the allocator may not reuse yet, where reductions over a tensor-parallel group scatter."""
+    buffers = stack.waiting_buffers * head_start(plans)
+    whole = waiting_bytes(rank_tokens(plans, workload), model.hidden_size, buffers, element=element_bytes(workload))
+    return np.where((np.asarray(plans.sequence_parallel) > 0) & (np.asarray(plans.tp) > 1), whole, 0.0)
+
+
+def head_start(plans: Plan) -> Column:
+    """Share of its queue by which the host leads the device, as seen in nanotron's scaling sweep.
+
+    A host that waits for the other stage after every micro-batch (two stages) has no lead; one of many stages receives
+    what was sent long before. Several hundred ranks wait for each other more often.
+    """
+    pp = np.asarray(plans.pp)
+    by_stages = np.select([pp == 1, pp == 2], [LEAD_ALONE, LEAD_OF_TWO], LEAD_IN_PIPELINE)
+    return by_stages * np.where(np.asarray(plans.world_size) >= MANY_RANKS, LEAD_OF_MANY, 1.0)
 
 
 @dataclass(frozen=True)
@@ -57,28 +85,44 @@ class _Part:
     row: Column
 
     @cached_property
+    def allocated(self) -> Column:
+        """All items that the framework's allocator hands out; shape (moments, roles, combinations)."""
+        return self._sum(name for name in MemoryUse.ITEMS if name not in OUTSIDE)
+
+    @cached_property
     def total(self) -> Column:
         """All items; shape (moments, roles, combinations)."""
-        return sum((getattr(self.items, name) for name in MemoryUse.ITEMS), start=np.zeros((len(Moment), 1, 1)))
+        return self.allocated + self._sum(OUTSIDE)
+
+    def _sum(self, names: Iterable[str]) -> Column:
+        return sum((getattr(self.items, name) for name in names), start=np.zeros((len(Moment), 1, 1)))
 
     def at(self, name: str, moment: Column, role: Column) -> Bytes:
         """One item of every plan at its moment and role."""
-        item = getattr(self.items, name)
+        item = self.allocated if name == "allocated" else getattr(self.items, name)
         return np.broadcast_to(item, self.total.shape)[moment, role, self.row] if np.ndim(item) else item
+
+
+def _summed(parts: tuple[_Part, _Part], name: str) -> Column:
+    """A sum of items of both parts, shape (moments, roles, rows)."""
+    state, batch = (np.take(getattr(part, name), part.row, axis=-1) for part in parts)
+    return state + batch
 
 
 def _pick(parts: Sequence[_Part], moment: Column, role: Column) -> MemoryUse:
     """All items of every plan at the chosen moment and role."""
     names = (*MemoryUse.ITEMS, "host")
     chosen = {name: sum((part.at(name, moment, role) for part in parts), start=0.0) for name in names}
-    return MemoryUse(**chosen, role=role, moment=moment).columns()
+    allocated = sum((part.at("allocated", moment, role) for part in parts), start=0.0)
+    return MemoryUse(**chosen, role=role, moment=moment, allocated=allocated).columns()
 
 
 def _parts(model: Model, plans: Plan, workload: Workload, stack: Stack) -> tuple[_Part, _Part]:
     """What follows from the training state, and what from the micro-batches: each depends on few columns."""
     communicates, accumulates = plans.world_size > 1, plans.num_microbatches > 1
     by_state = distinct_plans(plans, STATE, communicates, accumulates)
-    by_batch = distinct_plans(plans, (*LAYER, *STAGES, "schedule", "num_microbatches"))
+    frozen_shards = (np.asarray(plans.sharding) >= Sharding.ZERO3) & (workload.method != "full")
+    by_batch = distinct_plans(plans, (*LAYER, *STAGES, "schedule", "num_microbatches"), frozen_shards)
     return (
         _Part(_state_items(model, by_state.of(plans), workload, stack), by_state.index),
         _Part(_batch_items(model, by_batch.of(plans), workload, stack), by_batch.index),
@@ -102,7 +146,7 @@ def _state_items(model: Model, plans: Plan, workload: Workload, stack: Stack) ->
     return replace(
         NOTHING,
         weights=state.weights,
-        gradients=gradients,
+        gradients=gradients + state.buckets + _by_moment({Moment.REDUCE: state.backward}),
         optimizer=optimizer,
         gather_buffers=gathered,
         communication_buffers=np.where(plans.world_size > 1, stack.communication_buffers, 0.0),
@@ -117,7 +161,11 @@ def _batch_items(model: Model, plans: Plan, workload: Workload, stack: Stack) ->
     stage, layers = stages(model, plans), layer_activations(model, plans, workload, stack)
     held = _held_activations(model, plans, workload, stage, layers)
     working = held + _working_layer(plans, layers)
-    activations = _by_moment({Moment.FORWARD_END: held, Moment.LOSS: held, Moment.BACKWARD: working})
+    others = held * (1 - 1 / micro_batches_in_flight(plans, stage)) * (stack.backward_gradient_bytes > 0)
+    working += _frozen_input_gradients(plans, workload, stack, stage, layers)
+    activations = _by_moment(
+        {Moment.FORWARD_END: held, Moment.LOSS: held, Moment.BACKWARD: working, Moment.REDUCE: others}
+    )
     logits = _by_moment({Moment.LOSS: _logits(model, plans, workload, stack, stage)})
     gathered = np.broadcast_to(_gathered_inputs(model, plans, workload, stack), held.shape)
     gathered = _by_moment(dict.fromkeys((Moment.FORWARD_END, Moment.LOSS, Moment.BACKWARD), gathered))
@@ -158,6 +206,16 @@ def _held_activations(model: Model, plans: Plan, workload: Workload, stage: Stag
 def _working_layer(plans: Plan, layers: LayerActivations) -> Column:
     """What the layer under backward holds beyond what was kept of it (all that is computed again)."""
     return (layers.whole - layers.kept).max(axis=0)
+
+
+def _frozen_input_gradients(
+    plans: Plan, workload: Workload, stack: Stack, stage: Stages, layers: LayerActivations
+) -> Column:
+    """Gradients of the inputs of all layers but those at the ends, held where frozen weights are sharded."""
+    frozen = (np.asarray(plans.sharding) >= Sharding.ZERO3) & (workload.method != "full")
+    inputs = np.einsum("krn,kn->rn", stage.layers, layers.input)
+    inner = np.maximum(1 - 2 / np.maximum(stage.layers.sum(axis=0), 1), 0)
+    return inputs * inner * frozen * stack.frozen_input_gradients
 
 
 def _logits(model: Model, plans: Plan, workload: Workload, stack: Stack, stage: Stages) -> Column:

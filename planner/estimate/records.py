@@ -35,7 +35,9 @@ class MemoryUse(Rows):
     """Device memory of the fullest rank at its fullest moment, in bytes by item.
 
     `peak` is their sum. `role` and `moment` are codes of the rank and event of the peak; `host` is host memory per
-    rank (offload, paged states).
+    rank (offload, paged states). `allocated` is the most that the framework's allocator hands out at any moment, which
+    need not be that of the peak. `waiting` is reserved beyond the peak while the host runs ahead of the device, and
+    given back before memory runs out.
     """
 
     weights: Bytes
@@ -51,6 +53,8 @@ class MemoryUse(Rows):
     host: Bytes
     role: Int
     moment: Int
+    allocated: Bytes = 0.0
+    waiting: Bytes = 0.0
 
     ITEMS = (
         "weights",
@@ -70,9 +74,9 @@ class MemoryUse(Rows):
         return sum((getattr(self, name) for name in self.ITEMS), start=0.0)
 
     @property
-    def allocated(self) -> Bytes:
-        """What the framework's allocator hands out at the peak: no context, no slack, no communication buffers."""
-        return self.peak - self.context - self.reserve - self.communication_buffers
+    def reserved(self) -> Bytes:
+        """What the framework's allocator takes of the device: all but context and communication buffers."""
+        return self.peak - self.context - self.communication_buffers + self.waiting
 
 
 @dataclass(frozen=True, eq=False)

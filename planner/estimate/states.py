@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.cost.optimizers import OPTIMIZERS, state_bytes
 from planner.cost.states import gathered_bytes, held_bytes, quantized_bytes, reduction_bytes
-from planner.estimate.activations import element_bytes
+from planner.estimate.activations import element_bytes, upcasts
 from planner.estimate.parameters import LocalParameters, local_parameters, trained_parameters
 from planner.estimate.stages import Stages
 from planner.estimate.synchronisation import reduces_once
@@ -21,17 +21,24 @@ from planner.spec.workload import Workload
 
 @dataclass(frozen=True)
 class ByteCosts:
-    """Bytes per parameter: columns where they depend on the plan's sharding."""
+    """Bytes per parameter: columns where they depend on the plan's sharding.
+
+    `backward` is what a backward leaves beside the gradients held, `step` what the optimizer's step copies.
+    """
 
     weight: Bytes
     gradient: Bytes
     optimizer: Bytes
+    backward: Bytes = 0.0
+    step: Bytes = 0.0
 
 
 @dataclass(frozen=True)
 class State:
-    """Bytes of shape (roles, rows). `optimizer_step` is the working copy of the optimizer's step.
+    """Bytes of shape (roles, rows).
 
+    `optimizer_step` are the working copies of the optimizer's step, `backward` the gradients that a backward leaves
+    beside those held, `buckets` the copies of gradients that replicas reduce.
     `gathered` and `root_gathered` are ZeRO-3's unsharded weights while a layer is computed and while none is;
     `reducing` the unsharded gradients of a layer on their way, `root_reducing` of the embedding and head.
     """
@@ -40,6 +47,8 @@ class State:
     gradients: Column
     optimizer: Column
     optimizer_step: Column
+    backward: Column
+    buckets: Column
     gathered: Column
     root_gathered: Column
     reducing: Column
@@ -50,7 +59,7 @@ class State:
 def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, stages: Stages) -> State:
     """State of each role under plan columns."""
     local = local_parameters(model, plans, stages)
-    trainable = LoraParameters.of(model, plans, workload, stages, local)
+    trainable = LoraParameters.of(model, plans, workload, stages, local, stack=stack)
     costs = byte_costs(plans, workload, stack)
     code = np.asarray(plans.sharding)
     weights_split, optimizer_split = (np.where(code >= level, 1, 0) for level in (Sharding.ZERO3, Sharding.ZERO1))
@@ -76,7 +85,9 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
         weights=np.where(all_on_host, 0.0, frozen + trained),
         gradients=np.where(on_host & (code >= Sharding.ZERO2), 0.0, gradients),
         optimizer=np.where(on_host | paged, 0.0, optimizer),
-        optimizer_step=np.where(on_host, 0.0, held(stack.optimizer_temporary_copies * costs.weight, optimizer_split)),
+        optimizer_step=np.where(on_host, 0.0, held(costs.step, optimizer_split)),
+        backward=held(costs.backward, gradients_split),
+        buckets=np.where(plans.dp > 1, held(stack.bucket_bytes, weights_split), 0.0) * (code < Sharding.ZERO3),
         **_zero3(local, trainable, plans, workload, stack),
         host=np.where(on_host, optimizer + gradients + held(master, weights_split), optimizer * paged)
         + np.where(all_on_host, frozen + np.where(master > 0, 0.0, trained), 0.0),
@@ -86,15 +97,21 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
 def byte_costs(plans: Plan, workload: Workload, stack: Stack) -> ByteCosts:
     """Bytes per trainable parameter before division."""
     states = state_bytes(workload.optimizer, workload.state)
+    copies = stack.optimizer_temporary_copies
     if workload.state == "16bit":
-        return ByteCosts(2.0, 2.0, states)
+        return ByteCosts(2.0, 2.0, states, step=2.0 * copies)
     if element_bytes(workload) == 4.0:
-        return ByteCosts(4.0, 4.0, states)
+        return ByteCosts(4.0, 4.0, states, step=4.0 * copies)
     sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
+    half = workload.precision == "fp16" and stack.fp16_gradient_bytes > 0
+    held = stack.fp16_gradient_bytes if half else stack.gradient_bytes
+    weight = np.where(sharded, 4.0, stack.weight_bytes)
     return ByteCosts(
-        weight=np.where(sharded, 4.0, stack.weight_bytes),
-        gradient=np.where(sharded, 4.0, stack.gradient_bytes),
+        weight=weight,
+        gradient=np.where(sharded, 4.0, held),
         optimizer=states + np.where(sharded, 0.0, stack.master_bytes),
+        backward=np.where(sharded | half, 0.0, stack.backward_gradient_bytes),
+        step=copies * weight + np.where(sharded, 0.0, stack.step_gradient_bytes),
     )
 
 
@@ -109,21 +126,31 @@ class LoraParameters:
     frozen_root: Column
     layer_weight_bytes: Bytes
     """Bytes per frozen parameter of a layer: 2, or about half a byte quantized."""
+    root_weight_bytes: Bytes
+    """Bytes per frozen parameter of embedding and head, which are not quantized."""
 
     @classmethod
     def of(
-        cls, model: Model, plans: Plan, workload: Workload, stages: Stages, local: LocalParameters
+        cls,
+        model: Model,
+        plans: Plan,
+        workload: Workload,
+        stages: Stages,
+        local: LocalParameters,
+        *,
+        stack: Stack,
     ) -> LoraParameters:
         """Full training has nothing frozen; with adapters everything else is."""
         trained, none = trained_parameters(model, plans, workload, stages), np.zeros_like(local.dense)
         if workload.method == "full":
-            return cls(trained.dense, trained.experts, none, none, none, 0.0)
+            return cls(trained.dense, trained.experts, none, none, none, 0.0, 0.0)
         layer_bytes = quantized_bytes() if workload.method == "qlora" else element_bytes(workload)
-        return cls(trained.dense, trained.experts, local.dense, local.experts, local.root, layer_bytes)
+        root_bytes = np.where(upcasts(plans, workload, stack), 4.0, 2.0)
+        return cls(trained.dense, trained.experts, local.dense, local.experts, local.root, layer_bytes, root_bytes)
 
     def frozen_bytes(self, plans: Plan, divided: Column) -> Column:
-        """Frozen weights held; only ZeRO-3 divides them. Embedding and head are not quantized."""
-        dense = self.frozen_dense * self.layer_weight_bytes + self.frozen_root * 2.0
+        """Frozen weights held; only ZeRO-3 divides them."""
+        dense = self.frozen_dense * self.layer_weight_bytes + self.frozen_root * self.root_weight_bytes
         experts = held_bytes(
             self.frozen_experts, self.layer_weight_bytes, np.where(divided, plans.expert_shard_group, 1)
         )

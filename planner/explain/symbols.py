@@ -40,7 +40,8 @@ SYMBOLS: Mapping[str, str] = {
     "cost.activations": (
         "M bytes, T tokens of a micro-batch, h hidden size, f width of the block, a heads, s keys, q kv o "
         "widths of queries, keys and values, output, e bytes of an element, c context-parallel ranks, V "
-        "vocabulary, b bytes of a logit, split ranks that divide the sequence"
+        "vocabulary, b bytes of a logit, n buffers or bytes beside each hidden unit, split ranks that divide the "
+        "sequence"
     ),
 }
 """Module -> its letters. Longer names speak for themselves."""

@@ -152,6 +152,7 @@ MEMORY_TERMS: Mapping[str, Term] = {
             activations.row_sum_bytes,
             activations.score_bytes,
             activations.mlp_bytes,
+            activations.mlp_gradient_bytes,
             activations.routed_bytes,
             activations.eager_bytes,
             activations.dropout_bytes,

@@ -45,6 +45,14 @@ class Stack:
     """Gradient held between micro-batches."""
     master_bytes: Bytes = 0.0
     """Master copy beside the weights: 4 where weights are 16-bit, 0 where the weights are the master."""
+    fp16_gradient_bytes: Bytes = 0.0
+    """Gradient held between micro-batches in fp16, where that is another than in bf16; 0 where it is not."""
+    backward_gradient_bytes: Bytes = 0.0
+    """16-bit gradients of a whole backward that wait to be added to the gradients held between micro-batches."""
+    bucket_bytes: Bytes = 0.0
+    """Buckets of DDP beside the gradients, where there are replicas."""
+    step_gradient_bytes: Bytes = 0.0
+    """Copy of the rank's share of the gradients in full precision during the optimizer step."""
     reduce_bytes: Bytes = 4.0
     """Bytes per gradient element on the wire."""
     logit_bytes: Bytes = 12.0
@@ -71,6 +79,16 @@ class Stack:
     """1 where DDP, ZeRO-1 and ZeRO-2 hold gradient buffers through the whole step, 0 where they are freed."""
     optimizer_temporary_copies: Scalar = 0.0
     """Working copies of the local weights during the optimizer step (foreach kernels: 1; fused: 0)."""
+    eager_norm_bytes: Bytes = 17.0
+    """What the two norms of a layer keep per token and hidden unit, where they are not fused, beside 16-bit inputs and
+    outputs: two fp32 copies each under torch's (17, with the rotary embedding's), one under Hugging Face's (8)."""
+    frozen_input_gradients: Scalar = 0.0
+    """1 where ZeRO-3 holds the gradient of every layer's input until the backward's end, with frozen weights."""
+    full_precision_residual: Scalar = 0.0
+    """1 where QLoRA, its weights not sharded, keeps embedding, head and the residual stream in fp32."""
+    waiting_buffers: Count = 0.0
+    """Unsharded inputs of tensor-parallel reductions (T x h) whose memory waits for the device where the host runs
+    ahead of it: as many as fit in its queue of kernels."""
     gathered_inputs: Scalar = 2.0
     """Unsharded layer inputs (T x h) that tensor with sequence parallelism keeps at a time (DTensor: up to 6)."""
     keeps_gathered_keys: Scalar = 1.0

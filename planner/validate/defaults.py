@@ -26,6 +26,8 @@ class RunDefaults:
     fused: bool
     keeps_gathered: bool
     data_parallel_only: bool
+    stages: str
+    memory_rank: str
 
 
 @cache

@@ -14,7 +14,7 @@ from planner.catalogue.profiles import profile
 from planner.errors import SpecError
 from planner.estimate.interval import Interval, Verdict, memory_interval, step_time_interval, verdict
 from planner.estimate.memory import memory_use
-from planner.estimate.records import MemoryUse, StepTime
+from planner.estimate.records import MemoryUse, Role, StepTime
 from planner.estimate.step_time import step_time
 from planner.quantities import Bytes, Column, Seconds
 from planner.spec.cluster import Cluster
@@ -25,8 +25,11 @@ from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 from planner.topology.group_links import group_links
 from planner.topology.links import Links
+from planner.validate.defaults import run_defaults
 from planner.validate.runs import Configuration, MeasuredRun
 
+REPORTING = {"first": Role.FIRST, "last": Role.LAST}
+"""Pipeline rank whose memory a stack reports, where it is not the fullest."""
 ProfileOf = Callable[[Cluster, str], Profile]
 """From a cluster and a stack's name to the efficiencies to predict with."""
 
@@ -133,7 +136,7 @@ def _evaluated(group: Alike, runs: Sequence[MeasuredRun], profile_of: ProfileOf)
     times = group.times(efficiencies)
     uses = memory_use(group.model, group.plans, group.workload, group.stack)
     verdicts = verdict(uses.peak, group.cluster.accelerator.usable_memory)
-    seconds, memory = np.asarray(times.total, dtype=float), _of_kind(uses, [run.memory_kind for run in runs])
+    seconds, memory = np.asarray(times.total, dtype=float), _reported(group, uses, [run.memory_kind for run in runs])
     return [
         Prediction(
             id=run.id,
@@ -157,11 +160,21 @@ def stacked(plans: Sequence[Plan]) -> Plan:
     return Plan(**{field.name: np.array([int(getattr(plan, field.name)) for plan in plans]) for field in fields(Plan)})
 
 
-def _of_kind(uses: MemoryUse, kinds: Sequence[str]) -> Column:
-    """Peak bytes as each row counts them: the allocator's hand-outs, its reservation, or the whole device."""
-    allocated = np.broadcast_to(uses.allocated, len(kinds))
-    reserved = allocated + uses.reserve
+def _reported(group: Alike, uses: MemoryUse, kinds: Sequence[str]) -> Column:
+    """Peak bytes as each row counts them, on the rank whose memory the stack reports."""
+    rank = run_defaults(group.stack.name).memory_rank
+    if rank in REPORTING:
+        uses = memory_use(group.model, group.plans, group.workload, group.stack, roles=(REPORTING[rank],))
+    usable = group.cluster.accelerator.usable_memory
+    return of_kind(replace(uses, waiting=np.clip(usable - uses.peak, 0.0, uses.waiting)), kinds)
+
+
+def of_kind(uses: MemoryUse, kinds: Sequence[str]) -> Column:
+    """The allocator's hand-outs, its reservation, or the whole device, as each row says."""
     kind = np.array(kinds)
-    return np.select(
-        [kind == "allocated", kind == "device"], [allocated, np.broadcast_to(uses.peak, len(kinds))], reserved
-    )
+    readings = {
+        "allocated": uses.allocated,
+        "device": uses.peak + uses.waiting,
+        "reserved": uses.reserved,
+    }
+    return np.select([kind == name for name in readings], list(readings.values()), np.nan)
