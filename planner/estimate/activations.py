@@ -46,7 +46,7 @@ def layer_activations(model: Model, plans: Plan, workload: Workload, stack: Stac
 def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, stack: Stack) -> LayerActivations:
     shape = shapes(layer, plans, workload)
     gathered = _gathered_keys(layer, plans, workload, shape)
-    own = _whole(model, layer, plans, workload, shape, norm_bytes=stack.eager_norm_bytes)
+    own = _whole(model, layer, plans, workload, shape, stack=stack)
     layer_input = cost.layer_input_bytes(
         shape.tokens, model.hidden_size, sequence_split=shape.split, element=residual_bytes(plans, workload, stack)
     )
@@ -59,7 +59,10 @@ def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, st
         ],
         whole,
     )
-    gradients = _mlp_gradients(layer, plans, shape, element_bytes(workload))
+    block_gradients = 2 * cost.layer_input_bytes(
+        shape.tokens, model.hidden_size, sequence_split=shape.split, element=element_bytes(workload)
+    )
+    gradients = _mlp_gradients(layer, plans, shape, element_bytes(workload)) + block_gradients
     return LayerActivations(kept, own + gathered + gradients, layer_input)
 
 
@@ -75,19 +78,19 @@ def upcasts(plans: Plan, workload: Workload, stack: Stack) -> Column:
     return (np.asarray(plans.sharding) < Sharding.ZERO3) & quantized
 
 
-def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes, *, norm_bytes: Bytes) -> Bytes:
+def _whole(model: Model, layer: Layer, plans: Plan, workload: Workload, shape: Shapes, *, stack: Stack) -> Bytes:
     """Everything one layer keeps without recomputation."""
-    unfused = 1 - np.asarray(plans.compiled)
+    eager, apart = 1 - np.asarray(plans.compiled), 1 - np.asarray(plans.compiled) * stack.fuses_gate
     hidden, element = model.hidden_size, element_bytes(workload)
-    eager = cost.eager_bytes(shape.tokens, hidden, norm_bytes=norm_bytes, sequence_split=shape.split) * unfused
+    norms = cost.eager_bytes(shape.tokens, hidden, norm_bytes=stack.eager_norm_bytes, sequence_split=shape.split)
     dropout = cost.dropout_bytes(shape.tokens, hidden, sequence_split=shape.split) * workload.dropout
     return (
         cost.norm_bytes(shape.tokens, hidden, sequence_split=shape.split, element=element)
-        + eager
+        + norms * eager
         + dropout
         + _attention(layer, plans, workload, shape)
         + _scores(layer, workload, shape)
-        + _mlp(layer, plans, shape, element, unfused=unfused)
+        + _mlp(layer, plans, shape, element, unfused=apart)
         + _experts(model, layer, plans, shape, element)
     )
 

@@ -44,12 +44,13 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
     "mixed_precision=PURE": {"reduce_bytes": 2.0},
     "mixed_precision=DEFAULT": {"reduce_bytes": 4.0},
     "fused CE": {"logit_bytes": 6.0, "logit_traffic_bytes": 8.0},
-    "fused kernels": {"logit_bytes": 8.0, "logit_traffic_bytes": 10.0},
+    "fused kernels": {"logit_bytes": 8.0, "logit_traffic_bytes": 10.0, "fuses_gate": 0.0},
     "liger fused loss": {"logit_bytes": 0.0, "logit_traffic_bytes": 8.0},
+    "accelerated-peft": {"full_precision_residual": 0.0},
 }
 """Words in `other` for conventions of `Stack` that they change: reduction as Composer names it; a loss on 16-bit logits
-with an fp32 copy and 16-bit gradients (8 bytes), or computed in chunks that never hold all logits (0); later ones
-win."""
+with an fp32 copy and 16-bit gradients (8 bytes), or computed in chunks that never hold all logits (0); a plugin
+that loads quantized weights without preparing the rest in fp32; later ones win."""
 OPTIMIZERS = {"paged_adamw_8bit": "adamw-8bit-paged", "adamw_8bit": "adamw-8bit", "adamw8bit": "adamw-8bit"}
 """Words for optimizers, in `optimizer` or `other`."""
 
