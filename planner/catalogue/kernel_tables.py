@@ -14,6 +14,7 @@ from planner.catalogue.names import FOLDER
 from planner.quantities import Count, Scalar, Seconds
 from planner.spec.accelerator import Accelerator
 from planner.spec.json_files import read_json, table_from_json
+from planner.spec.profile import Profile
 from planner.spec.toml_file import read_toml
 from planner.tables import Table
 
@@ -52,6 +53,25 @@ def kernel_tables(accelerator: Accelerator) -> KernelTables:
         attention={**tables.attention, "sdpa": sdpa},
         sources=(*tables.sources, *((ratio["source"],) if ratio else ())),
         notes=(*similar, *tables.notes),
+    )
+
+
+def kernels_alone(accelerator: Accelerator) -> Profile:
+    """The accelerator's kernels as they were timed one at a time: nothing that a training step adds, no collectives."""
+    tables = kernel_tables(accelerator)
+    return Profile(
+        accelerator=accelerator.name,
+        stack="",
+        level="datasheet",
+        gemm=tables.gemm,
+        attention=tables.attention,
+        collectives={},
+        compute_scale=1.0,
+        kernel_overhead=tables.kernel_overhead,
+        attention_overhead=tables.attention_overhead,
+        grouped_matmul=tables.grouped_matmul,
+        sources=tables.sources,
+        notes=tables.notes,
     )
 
 

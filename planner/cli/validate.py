@@ -31,11 +31,22 @@ FILE = click.Path(path_type=Path)
     metavar="NAME|FILE",
     help="Efficiency profile for runs on its accelerator; may be repeated.",
 )
+@click.option(
+    "--kernels",
+    type=click.Choice(["gemm", "attention", "moe", "nccl"], case_sensitive=False),
+    help="FILE is a CSV of timed kernels of this kind.",
+)
 @json_option
 def validate(
-    runs: Path | None, collectives: Path | None, calibrate: str | None, profiles: tuple[str, ...], as_json: bool
+    *,
+    runs: Path | None,
+    collectives: Path | None,
+    calibrate: str | None,
+    profiles: tuple[str, ...],
+    kernels: str | None,
+    as_json: bool,
 ) -> None:
-    """Score predictions against a table of measurements: of training runs, or of collectives.
+    """Score predictions against a table of measurements: of training runs, of collectives, or of kernels.
 
     FILE is a CSV of training runs (docs/validate.md). Every row is predicted from what it states alone, measured or
     not.
@@ -43,13 +54,19 @@ def validate(
     if (runs is None) == (collectives is None):
         raise click.UsageError("name one table: FILE, or --collectives FILE")
     if collectives is not None:
-        if profiles:
-            raise click.UsageError("--profile is for training runs")
+        if profiles or kernels:
+            raise click.UsageError("--profile is for training runs" if profiles else "--kernels is for FILE")
         from planner.cli.validate_collectives import validate_collectives
 
         return validate_collectives(collectives, calibrate=calibrate is not None, as_json=as_json)
     if calibrate:
         raise click.UsageError("--calibrate is for --collectives")
+    if kernels:
+        if profiles:
+            raise click.UsageError("--profile is for training runs")
+        from planner.cli.validate_kernels import validate_kernels
+
+        return validate_kernels(kernels, Path(str(runs)), as_json=as_json)
     from planner.cli.validate_runs import validate_runs
 
     return validate_runs(Path(str(runs)), profiles=profiles, as_json=as_json)

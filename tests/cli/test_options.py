@@ -22,7 +22,7 @@ FROZEN = {
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION, "--links"],
-    "validate": ["RUNS", "--collectives", "--calibrate", "--profile", "--json"],
+    "validate": ["RUNS", "--collectives", "--calibrate", "--profile", "--kernels", "--json"],
     "diagnose": [
         *("FILES", "--plan", "--model", "--cluster", "--gpu", "--fix", "--seq-len", "--global-batch-size"),
         *("--measured-tps", "--measured-mem", "--quiet", "--json"),

@@ -53,3 +53,27 @@ def test_what_cannot_be_asked_is_refused_in_one_line(planner, runs, arguments, c
     found = planner("validate", *(runs if each == "RUNS" else each for each in arguments))
     assert found.exit_code == code
     assert message in found.stderr
+
+
+GEMM = "gpu,dtype,m,n,k,time_us\nH100,bf16,4096,4096,4096,166\nH100,bf16,8192,8192,8192,\n"
+
+
+def test_timed_kernels_are_scored_in_a_sentence_and_a_table(planner, tmp_path):
+    path = tmp_path / "gemm.csv"
+    path.write_text(GEMM, encoding="utf-8")
+    found = planner("validate", "--kernels", "gemm", path)
+    assert found.exit_code == 0
+    assert found.stdout.startswith("2 of 2 matrix products predicted, 1 of them measured: median error ")
+    assert "precision" in found.stdout
+    report = json.loads(planner("validate", "--kernels", "gemm", path, "--json").stdout)
+    assert [row["k"] for row in report["rows"]] == [4096, 8192]
+    assert report["summary"]["overall"]["n"] == 1
+
+
+def test_a_malformed_table_of_kernels_is_one_line_and_exit_code_4(planner, tmp_path):
+    path = tmp_path / "gemm.csv"
+    path.write_text(GEMM.replace("166", "fast"), encoding="utf-8")
+    found = planner("validate", "--kernels", "gemm", path)
+    assert found.exit_code == 4
+    assert "line 2: time_us should be a number" in found.stderr
+    assert found.stderr.count("\n") == 1
