@@ -18,6 +18,8 @@ from planner.spec.plan import Offload, Plan, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
+HALF: Bytes = 2.0
+
 
 @dataclass(frozen=True)
 class ByteCosts:
@@ -87,11 +89,20 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
         optimizer=np.where(on_host | paged, 0.0, optimizer),
         optimizer_step=np.where(on_host, 0.0, held(costs.step, optimizer_split)),
         backward=held(costs.backward, gradients_split),
-        buckets=np.where(plans.dp > 1, held(stack.bucket_bytes, weights_split), 0.0) * (code < Sharding.ZERO3),
+        buckets=_buckets(trainable, plans, stack),
         **_zero3(local, trainable, plans, workload, stack),
         host=np.where(on_host, optimizer + gradients + held(master, weights_split), optimizer * paged)
         + np.where(all_on_host, frozen + np.where(master > 0, 0.0, trained), 0.0),
     )
+
+
+def _buckets(trainable: LoraParameters, plans: Plan, stack: Stack) -> Column:
+    """Gradients gathered to be reduced: all of them in DDP's buckets, or two buckets of ZeRO's, in 16 bits."""
+    code, several = np.asarray(plans.sharding), np.asarray(plans.dp) > 1
+    trained = trainable.dense + trainable.experts
+    replicated = trained * stack.bucket_bytes * (code < Sharding.ZERO3)
+    divided = (code == Sharding.ZERO1) | (code == Sharding.ZERO2)
+    return (replicated + 2 * HALF * np.minimum(trained, stack.reduction_bucket) * divided) * several
 
 
 def byte_costs(plans: Plan, workload: Workload, stack: Stack) -> ByteCosts:

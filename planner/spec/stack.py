@@ -51,6 +51,8 @@ class Stack:
     """16-bit gradients of a whole backward that wait to be added to the gradients held between micro-batches."""
     bucket_bytes: Bytes = 0.0
     """Buckets of DDP beside the gradients, where there are replicas."""
+    reduction_bucket: Count = 0.0
+    """Gradients that ZeRO-1 and ZeRO-2 gather before they reduce them; one bucket is filled while one is reduced."""
     step_gradient_bytes: Bytes = 0.0
     """Copy of the rank's share of the gradients in full precision during the optimizer step."""
     reduce_bytes: Bytes = 4.0
