@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import hypot
 
 from planner.catalogue.collectives import collective_fits
 from planner.catalogue.hardware import accelerator as named_accelerator
@@ -15,6 +16,9 @@ from planner.spec.accelerator import Accelerator
 from planner.spec.cluster import Cluster, Fabric
 from planner.spec.profile import Profile
 
+SITE_ERROR: Scalar = 0.08
+"""What runs of another site differ by beyond those of the one site that taught a pair: with whole sources left out,
+pairs that others taught are some 8 to 18 % off."""
 TRANSFER_ERROR: Scalar = 0.12
 """Least error of factors learned on a like part, or under a like stack: leaving one campaign out of a fit gave biases
 of 6 to 25 %."""
@@ -51,11 +55,17 @@ def profile(
     return replace(
         factors.applied(base),
         level="calibrated" if exact else "transferred",
-        error=found.error if exact else max(found.error, TRANSFER_ERROR if factors is found else UNMEASURED_ERROR),
+        error=_error(found, exact=exact, alike=factors is found),
         plan_error=(exact and found.plan_error) or base.plan_error,
         sources=(*base.sources, f"factors: {found.runs} runs of {', '.join(found.sources)}"),
         notes=(*base.notes, *(() if exact else (f"factors of {part.name}/{slug}: those of {'/'.join(key)}",))),
     )
+
+
+def _error(found: Learned, *, exact: bool, alike: bool) -> Scalar:
+    if not exact:
+        return max(found.error, TRANSFER_ERROR if alike else UNMEASURED_ERROR)
+    return found.error if len(found.sources) > 1 else hypot(found.error, SITE_ERROR)
 
 
 def unlearned_profile(cluster: Cluster, stack_name: str) -> Profile:

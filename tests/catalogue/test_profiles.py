@@ -193,7 +193,8 @@ def test_unknown_names_are_refused_with_the_nearest():
 def test_what_a_campaign_taught_of_a_pair_is_used_as_it_is(taught):
     taught("h100-sxm", "megatron-core", compute_scale=1.23, launch_time=7e-6)
     found = profile("h100-sxm", "megatron-core")
-    assert (found.level, found.compute_scale, found.error) == ("calibrated", 1.23, 0.04)
+    assert (found.level, found.compute_scale) == ("calibrated", 1.23)
+    assert found.error == pytest.approx(np.hypot(0.04, 0.08)), "another site may differ from the one that taught it"
     assert found.launch_time == pytest.approx(7e-6)
 
 
