@@ -48,7 +48,10 @@ def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, st
     gathered = _gathered_keys(layer, plans, workload, shape)
     own = _whole(model, layer, plans, workload, shape, stack=stack)
     layer_input = cost.layer_input_bytes(
-        shape.tokens, model.hidden_size, sequence_split=shape.split, element=residual_bytes(plans, workload, stack)
+        shape.tokens,
+        model.hidden_size,
+        sequence_split=np.maximum(shape.split, plans.tp * stack.splits_inputs),
+        element=residual_bytes(plans, workload, stack),
     )
     whole = own + gathered * stack.keeps_gathered_keys
     kept = np.select(

@@ -56,6 +56,14 @@ def verdict(peak: Bytes, usable: Bytes) -> Column:
     return (share > TIGHT).astype(np.int8) + (share > FULL)
 
 
+def outcome(peak: Bytes, required: Bytes, usable: Bytes) -> Column:
+    """`Verdict` codes of a run that somebody has started: it fails where it lacks what its allocator cannot give back.
+
+    A plan to be recommended needs more room (`verdict`).
+    """
+    return (np.asarray(peak / usable) > TIGHT).astype(np.int8) + (np.asarray(required / usable) > 1)
+
+
 def p_fits(peak: float, usable: Bytes, profile: Profile) -> float:
     """Chance that the measured peak stays within usable memory."""
     return _normal(np.log(usable / peak) / profile.memory_error)

@@ -74,6 +74,11 @@ class MemoryUse(Rows):
         return sum((getattr(self, name) for name in self.ITEMS), start=0.0)
 
     @property
+    def required(self) -> Bytes:
+        """Without what the allocator could give back: a run with less than this runs out of memory."""
+        return self.allocated + self.context + self.communication_buffers
+
+    @property
     def reserved(self) -> Bytes:
         """What the framework's allocator takes of the device: all but context and communication buffers."""
         return self.peak - self.context - self.communication_buffers + self.waiting

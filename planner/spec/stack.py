@@ -84,6 +84,9 @@ class Stack:
     eager_norm_bytes: Bytes = 17.0
     """What the two norms of a layer keep per token and hidden unit, where they are not fused, beside 16-bit inputs and
     outputs: two fp32 copies each under torch's (17, with the rotary embedding's), one under Hugging Face's (8)."""
+    splits_inputs: Scalar = 0.0
+    """1 where tensor-parallel ranks keep a part each of what full recomputation starts from (DeepSpeed's
+    partition_activations)."""
     fuses_gate: Scalar = 1.0
     """0 where fused kernels leave the gate's non-linearity and its product apart."""
     frozen_input_gradients: Scalar = 0.0

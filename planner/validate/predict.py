@@ -12,14 +12,14 @@ import numpy as np
 
 from planner.catalogue.profiles import profile
 from planner.errors import SpecError
-from planner.estimate.interval import Interval, Verdict, memory_interval, step_time_interval, verdict
+from planner.estimate.interval import Interval, Verdict, memory_interval, outcome, step_time_interval
 from planner.estimate.memory import memory_use
 from planner.estimate.records import MemoryUse, Role, StepTime
 from planner.estimate.step_time import step_time
 from planner.quantities import Bytes, Column, Seconds
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
-from planner.spec.plan import Plan
+from planner.spec.plan import Plan, Recompute
 from planner.spec.profile import Profile
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
@@ -135,7 +135,7 @@ def _evaluated(group: Alike, runs: Sequence[MeasuredRun], profile_of: ProfileOf)
     efficiencies = profile_of(group.cluster, group.stack.name)
     times = group.times(efficiencies)
     uses = memory_use(group.model, group.plans, group.workload, group.stack)
-    verdicts = verdict(uses.peak, group.cluster.accelerator.usable_memory)
+    verdicts = _verdicts(group, uses, runs)
     seconds, memory = np.asarray(times.total, dtype=float), _reported(group, uses, [run.memory_kind for run in runs])
     return [
         Prediction(
@@ -158,6 +158,28 @@ def _evaluated(group: Alike, runs: Sequence[MeasuredRun], profile_of: ProfileOf)
 def stacked(plans: Sequence[Plan]) -> Plan:
     """Scalar plans as one record of columns."""
     return Plan(**{field.name: np.array([int(getattr(plan, field.name)) for plan in plans]) for field in fields(Plan)})
+
+
+OPEN = ("recompute_mode none", "micro_batch ")
+"""How assumptions start that leave a run's memory open: it could have computed more again, or smaller pieces."""
+
+
+def _verdicts(group: Alike, uses: MemoryUse, runs: Sequence[MeasuredRun]) -> Column:
+    """`Verdict` codes; a run that leaves its memory open fails only where its most sparing form would."""
+    usable = group.cluster.accelerator.usable_memory
+    codes = outcome(uses.peak, uses.required, usable)
+    again, pieces = (np.array([any(a.startswith(kind) for a in run.assumed) for run in runs]) for kind in OPEN)
+    if not (again | pieces).any():
+        return codes
+    plans = group.plans
+    sparing = replace(
+        plans,
+        recompute=np.where(again, Recompute.FULL, plans.recompute),
+        micro_batch_size=np.where(pieces, 1, plans.micro_batch_size),
+        num_microbatches=np.where(pieces, plans.micro_batch_size * plans.num_microbatches, plans.num_microbatches),
+    )
+    least = memory_use(group.model, sparing, group.workload, group.stack).required
+    return np.where((again | pieces) & (least <= usable), np.minimum(codes, Verdict.TIGHT), codes)
 
 
 def _reported(group: Alike, uses: MemoryUse, kinds: Sequence[str]) -> Column:

@@ -47,6 +47,7 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
     "fused kernels": {"logit_bytes": 8.0, "logit_traffic_bytes": 10.0, "fuses_gate": 0.0},
     "liger fused loss": {"logit_bytes": 0.0, "logit_traffic_bytes": 8.0},
     "accelerated-peft": {"full_precision_residual": 0.0},
+    "partition-activations": {"splits_inputs": 1.0},
 }
 """Words in `other` for conventions of `Stack` that they change: reduction as Composer names it; a loss on 16-bit logits
 with an fp32 copy and 16-bit gradients (8 bytes), or computed in chunks that never hold all logits (0); a plugin
