@@ -85,7 +85,7 @@ def campaigns(runs: Sequence[MeasuredRun]) -> dict[tuple[str, str], list[Measure
 
 def fitted(runs: Sequence[MeasuredRun]) -> Learned:
     """The factors that make predictions of runs of one pair meet what was measured."""
-    start = Learned.of(_base(runs[0]))
+    start = Learned.of(unlearned(runs[0]))
     runs = _fittable(runs)
     measured, chosen = _times(runs), _spread_out(runs)
     times, target = predictor([runs[row] for row in chosen]), np.log(measured[chosen])
@@ -127,7 +127,8 @@ def _spread_out(runs: Sequence[MeasuredRun]) -> Column:
     return np.concatenate([own[np.linspace(0, len(own) - 1, min(len(own), each)).astype(int)] for own in rows])
 
 
-def _base(run: MeasuredRun) -> Profile:
+def unlearned(run: MeasuredRun) -> Profile:
+    """What a run is predicted with before anything is learned."""
     assert run.configuration is not None
     return unlearned_profile(run.configuration.cluster, run.stack)
 
@@ -189,7 +190,9 @@ def toml(one: Learned) -> str:
     lines = [HEADER]
     for name in FACTORS:
         unit = IN_UNITS.get(name)
-        key, value = (f"{name}_{unit}", getattr(one, name) / to_base(1.0, unit)) if unit else (name, getattr(one, name))
+        key, value = (
+            (f"{name}_{unit}", getattr(one, name) / to_base(1.0, unit)) if unit else (name, getattr(one, name))
+        )
         lines.append(f"{key} = {value:.4g}")
     lines += [f"error = {one.error:.3g}", f"plan_error = {one.plan_error:.3g}", f"runs = {one.runs}"]
     names = ", ".join(f'"{name}"' for name in one.sources)
@@ -204,7 +207,7 @@ HEADER = """\
 def report(name: str, runs: Sequence[MeasuredRun], one: Learned, unseen: Column) -> str:
     """One line of Markdown: what was reached before anything was learned, on what was held out, and the factors."""
     measured = _times(runs)
-    before, after = score(measured, predicted(runs, Learned.of(_base(runs[0])))), score(measured, unseen)
+    before, after = score(measured, predicted(runs, Learned.of(unlearned(runs[0])))), score(measured, unseen)
     figures = " | ".join(f"{100 * each.median:.1f} / {100 * each.p90:.0f} %" for each in (before, after))
     factors = " | ".join(
         f"{getattr(one, factor) * {'us': 1e6, 'ms': 1e3}.get(IN_UNITS.get(factor, ''), 1):.3g}" for factor in FACTORS

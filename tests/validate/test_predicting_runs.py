@@ -4,7 +4,6 @@ import pytest
 
 from planner.validate.predict import predict
 from planner.validate.runs import read_runs
-from planner.validate.table import main
 
 EXTRACT = Path(__file__).parents[1] / "data" / "runs.csv"
 
@@ -53,11 +52,3 @@ def test_the_interval_holds_the_prediction(table):
     (one,) = predict(read_runs(table({})))
     assert one.step_time_interval.low < one.step_time < one.step_time_interval.high
     assert one.memory_interval.low < one.memory < one.memory_interval.high
-
-
-def test_the_table_is_printed_for_a_file_and_refused_for_what_is_none(table, tmp_path, capsys):
-    assert main([str(table({"id": "a"}, {"id": "b"}))]) == 0
-    assert "| by-hand | 2 |" in capsys.readouterr().out
-    assert main([str(tmp_path / "absent.csv")]) == 4
-    assert "cannot be read" in capsys.readouterr().err
-    assert main([]) == 2

@@ -1,95 +1,107 @@
-"""Published, measured runs against predictions. Bounds are what the model reaches today, with a margin."""
+"""Published, measured runs against predictions as shipped. Bounds are what is reached today, with a margin.
+
+What the runs taught is in these predictions (docs/accuracy.md has what is held out), so this guards figures.
+"""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from planner.validate.baseline import constant_utilization_time
 from planner.validate.predict import predict
+from planner.validate.report import RunsReport, report_of
 from planner.validate.runs import MeasuredRun, read_runs
-from planner.validate.scores import score
-from planner.validate.table import ScoredRuns, markdown, scored
+from planner.validate.scores import cross_rescaled, score
 
 EXTRACT = Path(__file__).parents[1] / "data" / "runs.csv"
 FULL_TABLE = Path(__file__).parents[2] / "../shared/data/throughput.csv"
 STEP_TIME = {
-    "mosaic-llm-foundry": 0.13,
-    "megatron-sc21": 0.08,
-    "korthikanti-2022": 0.06,
-    "megatron-bridge-perf": 0.16,
-    "fms-acceleration-a100": 0.16,
-    "bigscience-tr11-prequel": 0.26,
-    "vtrain-single": 0.32,
-    "flagperf": 0.2,
-    "simumax-b200": 0.38,
-    "torchtitan-2024-12": 0.28,
-    "mlperf-training-v5.0": 0.26,
+    "mosaic-llm-foundry": 0.03,
+    "megatron-sc21": 0.06,
+    "korthikanti-2022": 0.05,
+    "megatron-bridge-perf": 0.1,
+    "fms-acceleration-a100": 0.06,
+    "bigscience-tr11-prequel": 0.07,
+    "vtrain-single": 0.1,
+    "flagperf": 0.07,
+    "simumax-b200": 0.06,
+    "torchtitan-2024-12": 0.07,
+    "mlperf-training-v5.0": 0.05,
 }
-"""Source -> greatest median error of the step time, nothing fitted."""
+"""Source -> greatest median error of the step time."""
 MEMORY = {
     "simumax-b200": 0.03,
-    "torchtitan-2024-12": 0.12,
-    "fms-acceleration-a100": 0.14,
-    "bigscience-tr11-prequel": 0.15,
-    "nanotron-ultrascale": 0.16,
+    "torchtitan-2024-12": 0.1,
+    "fms-acceleration-a100": 0.08,
+    "bigscience-tr11-prequel": 0.12,
+    "nanotron-ultrascale": 0.08,
 }
+UNTUNED = ("nanotron",)
+
+
+def complete(path: Path) -> list[MeasuredRun]:
+    return [run for run in read_runs(path) if run.complete]
 
 
 @pytest.fixture(scope="module")
-def extract() -> ScoredRuns:
-    runs = read_runs(EXTRACT)
-    return scored(runs, predict(runs), held_out=False)
+def extract() -> RunsReport:
+    return report_of(complete(EXTRACT))
 
 
 @pytest.fixture(scope="module")
 def published() -> list[MeasuredRun]:
     if not FULL_TABLE.exists():
         pytest.skip("the full table of published runs is not here")
-    return read_runs(FULL_TABLE)
+    return complete(FULL_TABLE)
 
 
 @pytest.fixture(scope="module")
-def full(published) -> ScoredRuns:
-    return scored(published, predict(published))
+def full(published) -> RunsReport:
+    return report_of(published)
+
+
+def of(report, source):
+    return report.scores(lambda row: row.run.source_id == source)
 
 
 @pytest.mark.parametrize("source", STEP_TIME)
 def test_step_times_of_the_extract_are_predicted_within_their_bound(extract, source):
-    assert extract.scores(extract.of_source(source))["predicted"].median < STEP_TIME[source]
+    assert of(extract, source).time.median < 1.6 * STEP_TIME[source]
 
 
 @pytest.mark.parametrize("source", STEP_TIME)
 def test_step_times_of_all_published_runs_are_predicted_within_their_bound(full, source):
-    one = full.scores(full.of_source(source))["predicted"]
+    one = of(full, source).time
     assert one.n >= 4
     assert one.median < STEP_TIME[source]
 
 
 @pytest.mark.parametrize("source", MEMORY)
 def test_peak_memory_of_all_published_runs_is_predicted_within_its_bound(full, source):
-    assert full.scores(full.of_source(source))["memory"].median < MEMORY[source]
+    assert of(full, source).memory.median < MEMORY[source]
 
 
 @pytest.mark.parametrize("source", ["simumax-b200", "torchtitan-2024-12", "fms-acceleration-a100"])
 def test_peak_memory_of_the_extract_is_predicted_within_its_bound(extract, source):
-    assert extract.scores(extract.of_source(source))["memory"].median < MEMORY[source]
+    assert of(extract, source).memory.median < 1.2 * MEMORY[source]
 
 
-def test_one_factor_on_the_model_beats_one_factor_on_constant_utilisation(extract):
-    kinds = extract.scores(extract.tuned())
-    assert kinds["rescaled"].median < 0.6 * kinds["constant"].median
-    assert kinds["rescaled"].p90 < kinds["constant"].p90
+def test_a_constant_share_of_peak_is_five_times_as_far_off(full):
+    rows = [row.run for row in full.rows if row.measured_time and row.run.stack not in UNTUNED]
+    measured = np.array([run.measured_step_time for run in rows])
+    groups, ids = [(run.accelerator, run.stack) for run in rows], [run.id for run in rows]
+    constant = cross_rescaled(measured, np.array([constant_utilization_time(run) for run in rows]), groups, ids)
+    own = full.scores(lambda row: row.run.stack not in UNTUNED).time
+    assert score(measured, constant).median > 5 * own.median
 
 
-def test_on_held_out_halves_of_all_published_runs_too(full):
-    kinds = full.scores(full.tuned())
-    assert kinds["rescaled"].median < 0.6 * kinds["constant"].median
-    assert kinds["rescaled"].p90 < kinds["constant"].p90
+def test_intervals_hold_most_of_the_step_times_and_not_all(full):
+    assert 0.7 < full.scores().time_coverage < 0.95
 
 
 def test_nearly_every_complete_row_is_scored(published):
-    complete = [run for run in published if run.complete]
-    assert sum(not run.skipped for run in complete) > 0.99 * len(complete)
+    assert sum(not run.skipped for run in published) > 0.99 * len(published)
 
 
 def test_six_plans_of_one_model_on_one_node_are_ranked_as_they_were_measured():
@@ -99,9 +111,3 @@ def test_six_plans_of_one_model_on_one_node_are_ranked_as_they_were_measured():
     predicted = [one.step_time for one in predict(plans)]
     assert len(plans) == 6
     assert np.argsort(predicted).tolist() == np.argsort(measured).tolist()
-
-
-def test_the_table_names_every_scored_source(extract):
-    text = markdown(extract)
-    assert all(f"| {source} |" in text for source in STEP_TIME)
-    assert f"| all | {score(extract.measured, extract.predicted).n} |" in text
