@@ -40,7 +40,8 @@ def test_weak_scaling_of_full_sharding_falls_smoothly_to_16384_gpus():
     assert speeds[-1] < 0.6 * speeds[0]
 
 
-@pytest.mark.parametrize(("model", "smallest"), [("llama-3.1-8b", 1), ("llama-3.1-70b", 8)])
+# Smallest: where the plan that is fastest on many nodes fits; on fewer, states leave it no room.
+@pytest.mark.parametrize(("model", "smallest"), [("llama-3.1-8b", 1), ("llama-3.1-70b", 16)])
 def test_weak_scaling_of_the_best_plan_never_gains_and_loses_little(model, smallest):
     nodes = (smallest, 16 * smallest, 256 * smallest)
     speeds = [speed(best(model, f"{n}xdgx-h100", seq_len=8192, global_batch_size=32 * n)) for n in nodes]

@@ -16,7 +16,13 @@ from planner.spec.toml_file import read_toml
 DEFAULT_STACK = "generic"
 """What is assumed when nobody says what will run the plan."""
 IN_GIB = ("context", "communication_buffers")
-PROFILE_UNITS = {"fixed_time_ms": "ms", "launch_time_us": "us", "overlap_penalty": "1", "compute_scale": "1"}
+PROFILE_UNITS = {
+    "fixed_time_ms": "ms",
+    "launch_time_us": "us",
+    "overlap_penalty": "1",
+    "compute_scale": "1",
+    "memory_error": "1",
+}
 """What an entry may say of its profiles, with the unit that each key names."""
 UNLIMITED: dict[str, Any] = {name: getattr(Stack("unlimited"), name) for name in LIMITS}
 """A stack's limits where it has none."""

@@ -53,6 +53,7 @@ def _activations(model: Model, layer: Layer, plans: Plan, workload: Workload, st
         sequence_split=np.maximum(shape.split, plans.tp * stack.splits_inputs),
         element=residual_bytes(plans, workload, stack),
     )
+    own = own + stack.keeps_gathered_inputs * _gathered_inputs(model, shape, element_bytes(workload), in_place=1.0)
     whole = own + gathered * stack.keeps_gathered_keys
     kept = np.select(
         [np.asarray(plans.recompute) == Recompute.FULL, np.asarray(plans.recompute) == Recompute.SELECTIVE],
@@ -117,6 +118,13 @@ def _gathered_keys(layer: Layer, plans: Plan, workload: Workload, shape: Shapes)
     return cost.gathered_key_bytes(shape.tokens, kv, others, element=element_bytes(workload))
 
 
+def _gathered_inputs(model: Model, shape: Shapes, element: Bytes, *, in_place: float) -> Bytes:
+    """Inputs that sequence parallelism gathered, in place of the rank's own or beside them."""
+    return cost.gathered_input_bytes(
+        shape.tokens, model.hidden_size, sequence_split=shape.split, in_place=in_place, element=element
+    )
+
+
 def _scores(layer: Layer, workload: Workload, shape: Shapes) -> Bytes:
     if workload.attention != "math":
         return 0.0
@@ -164,5 +172,6 @@ def _selective(
     operators = (
         cost.selective_bytes(shape.tokens, model.hidden_size, kv, width, sequence_split=shape.split, element=element)
         + _experts(model, layer, plans, shape, element) * 0.5
+        + stack.keeps_gathered_inputs * _gathered_inputs(model, shape, element, in_place=0.0)
     )
     return np.where(stack.selective_operators > 0, np.minimum(operators, without_scores), without_scores)

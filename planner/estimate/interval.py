@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from math import erf, sqrt
+from math import erf, inf, sqrt
 
 import numpy as np
 
@@ -41,9 +41,13 @@ def step_time_interval(step_time: Seconds, profile: Profile) -> Interval:
     return _log_normal(step_time, profile.error)
 
 
-def memory_interval(peak: Bytes, profile: Profile) -> Interval:
-    """80 % interval of the measured peak memory."""
-    return _log_normal(peak, profile.memory_error)
+def memory_interval(peak: Bytes, profile: Profile, *, usable: Bytes = inf, spread: Scalar = 0.0) -> Interval:
+    """80 % interval of the measured peak memory, with the profile's error or at least `spread`.
+
+    One-sided near full memory: a run that was measured took no more than is `usable`.
+    """
+    wide = _log_normal(peak, max(profile.memory_error, spread))
+    return Interval(np.minimum(wide.low, usable), np.minimum(wide.high, usable))
 
 
 def _log_normal(value: Number, error: Scalar) -> Interval:

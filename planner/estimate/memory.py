@@ -146,9 +146,9 @@ def _state_items(model: Model, plans: Plan, workload: Workload, stack: Stack) ->
     return replace(
         NOTHING,
         weights=state.weights,
-        gradients=gradients + state.buckets + _by_moment({Moment.REDUCE: state.backward}),
+        gradients=gradients + _by_moment({Moment.REDUCE: state.backward}),
         optimizer=optimizer,
-        gather_buffers=gathered,
+        gather_buffers=gathered + state.buckets,
         communication_buffers=np.where(plans.world_size > 1, stack.communication_buffers, 0.0),
         context=stack.context,
         reserve=slack + (state.gradients - gradients),

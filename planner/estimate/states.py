@@ -90,7 +90,7 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
         optimizer_step=np.where(on_host, 0.0, held(costs.step, optimizer_split)),
         backward=held(costs.backward, gradients_split),
         buckets=_buckets(trainable, plans, stack),
-        **_zero3(local, trainable, plans, workload, stack),
+        **_zero3(local, trainable, plans, workload, stack, embedding=stages.has_embedding * model.embedding_parameters),
         host=np.where(on_host, optimizer + gradients + held(master, weights_split), optimizer * paged)
         + np.where(all_on_host, frozen + np.where(master > 0, 0.0, trained), 0.0),
     )
@@ -98,11 +98,10 @@ def training_state(model: Model, plans: Plan, workload: Workload, stack: Stack, 
 
 def _buckets(trainable: LoraParameters, plans: Plan, stack: Stack) -> Column:
     """Gradients gathered to be reduced: all of them in DDP's buckets, or two buckets of ZeRO's, in 16 bits."""
-    code, several = np.asarray(plans.sharding), np.asarray(plans.dp) > 1
-    trained = trainable.dense + trainable.experts
-    replicated = trained * stack.bucket_bytes * (code < Sharding.ZERO3)
+    code, trained = np.asarray(plans.sharding), trainable.dense + trainable.experts
+    replicated = trained * stack.bucket_bytes * ((code < Sharding.ZERO3) & (np.asarray(plans.dp) > 1))
     divided = (code == Sharding.ZERO1) | (code == Sharding.ZERO2)
-    return (replicated + 2 * HALF * np.minimum(trained, stack.reduction_bucket) * divided) * several
+    return replicated + 2 * HALF * np.minimum(trained, stack.reduction_bucket) * divided
 
 
 def byte_costs(plans: Plan, workload: Workload, stack: Stack) -> ByteCosts:
@@ -169,9 +168,15 @@ class LoraParameters:
 
 
 def _zero3(
-    local: LocalParameters, trainable: LoraParameters, plans: Plan, workload: Workload, stack: Stack
+    local: LocalParameters,
+    trainable: LoraParameters,
+    plans: Plan,
+    workload: Workload,
+    stack: Stack,
+    *,
+    embedding: Column,
 ) -> dict[str, Column]:
-    """ZeRO-3's transient buffers; zero under every other sharding.
+    """ZeRO-3's transient buffers; zero under every other sharding. `embedding` are the model's, on the role with it.
 
     Where gradients are reduced once per step they are summed unsharded until then.
     """
@@ -186,6 +191,9 @@ def _zero3(
     layer = reduction_bytes(local.largest_layer, gradient_bytes=weight, reduce_bytes=reduced)
     reducing = layer + np.where(reduces_once(plans), everything * reduced, 0.0)
     root = reduction_bytes(local.root, gradient_bytes=weight, reduce_bytes=reduced, buffers=1.0)
+    # The whole gradient is there beside gathered weights, the rank's part of it and the last layer's reduction.
+    whole = 2 * in_root + weight * embedding + reduced * local.largest_layer
+    root = np.where((np.asarray(plans.tp) > 1) & (stack.whole_embedding_gradient > 0), np.maximum(root, whole), root)
     return {
         "gathered": np.where(keep, all_weights, gathered) * sharded,
         "root_gathered": np.where(keep, all_weights, in_root) * sharded,

@@ -151,6 +151,7 @@ MEMORY_TERMS: Mapping[str, Term] = {
             activations.gathered_key_bytes,
             activations.row_sum_bytes,
             activations.score_bytes,
+            activations.gathered_input_bytes,
             activations.mlp_bytes,
             activations.mlp_gradient_bytes,
             activations.routed_bytes,

@@ -103,6 +103,8 @@ class Stack:
     rank's own and gathers again."""
     keeps_gathered_inputs: Scalar = 0.0
     """1 where sequence parallelism keeps gathered inputs for backward (DTensor), 0 where it gathers them again."""
+    whole_embedding_gradient: Scalar = 0.0
+    """1 where a vocabulary-parallel embedding's gradient has all rows at first (DTensor), 0 where only the rank's."""
     live_parameters: Count = 0.0
     """Parameters that ZeRO-3 leaves gathered while there are so many (DeepSpeed's stage3_max_live_parameters)."""
     allocator_slack: Scalar = 1.07

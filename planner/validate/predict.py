@@ -144,7 +144,7 @@ def _evaluated(group: Alike, runs: Sequence[MeasuredRun], profile_of: ProfileOf)
             step_time=float(seconds[row]),
             step_time_interval=step_time_interval(float(seconds[row]), efficiencies),
             memory=float(memory[row]),
-            memory_interval=memory_interval(float(memory[row]), efficiencies),
+            memory_interval=_memory_interval(group, run, float(memory[row]), efficiencies),
             verdict=Verdict(int(verdicts[row])),
             level=efficiencies.level,
             times=times,
@@ -164,6 +164,10 @@ OPEN = ("recompute_mode none", "micro_batch ")
 """How assumptions start that leave a run's memory open: it could have computed more again, or smaller pieces."""
 
 
+OPEN_ERROR = 0.25
+"""Least error of such a run's memory."""
+
+
 def _verdicts(group: Alike, uses: MemoryUse, runs: Sequence[MeasuredRun]) -> Column:
     """`Verdict` codes; a run that leaves its memory open fails only where its most sparing form would."""
     usable = group.cluster.accelerator.usable_memory
@@ -180,6 +184,14 @@ def _verdicts(group: Alike, uses: MemoryUse, runs: Sequence[MeasuredRun]) -> Col
     )
     least = memory_use(group.model, sparing, group.workload, group.stack).required
     return np.where((again | pieces) & (least <= usable), np.minimum(codes, Verdict.TIGHT), codes)
+
+
+def _memory_interval(group: Alike, run: MeasuredRun, memory: Bytes, efficiencies: Profile) -> Interval:
+    """80 % interval of what the row counts; allocators round and fragment, and other processes add to a device."""
+    accelerator = group.cluster.accelerator
+    usable = accelerator.memory if run.memory_kind == "device" else accelerator.usable_memory
+    left_open = any(assumption.startswith(OPEN) for assumption in run.assumed)
+    return memory_interval(memory, efficiencies, usable=usable, spread=OPEN_ERROR if left_open else 0.0)
 
 
 def _reported(group: Alike, uses: MemoryUse, kinds: Sequence[str]) -> Column:

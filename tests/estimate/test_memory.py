@@ -63,6 +63,68 @@ def test_fsdp_peak_is_what_the_tracker_of_tensors_counts(world, replicas, tp, se
     assert use.allocated / GIB == pytest.approx(peak, rel=0.03)
 
 
+DTENSOR = replace(
+    TRACKER, gathered_inputs=6.0, keeps_gathered_inputs=1.0, whole_embedding_gradient=1.0, logit_bytes=14.0
+)
+"""Tensor parallelism of torch: three fp32 tensors of local logits beside the 16-bit ones (loss_parallel)."""
+LLAMA_70B = Model(
+    name="llama-3-70b",
+    hidden_size=8192,
+    vocab_size=128256,
+    layers=(Layer(Attention(64, 8, 128), Mlp(28672), other_parameters=16384),) * 80,
+    other_parameters=8192,
+)
+TENSOR_TRACKER_GIB = [
+    # (model, world, tp, sequence, recompute, peak): as above, with sequence parallelism
+    (LLAMA_8B, 64, 2, 8192, "none", 41.48), (LLAMA_8B, 64, 2, 8192, "op", 21.23),
+    (LLAMA_8B, 64, 8, 8192, "none", 14.52), (LLAMA_8B, 64, 8, 8192, "full", 4.02),
+    (LLAMA_70B, 64, 8, 4096, "full", 19.64), (LLAMA_70B, 512, 8, 4096, "full", 5.38),
+]  # fmt: skip
+
+
+def under_tensor_parallelism(model, world, tp, seq_len, recompute):
+    plan = Plan(
+        tp=tp, dp_shard=world // tp, sharding=Sharding.ZERO3, recompute=MODES[recompute], sequence_parallel=1,
+        compiled=0,
+    )  # fmt: skip
+    return memory_use(model, plan, Workload(world // tp, seq_len), DTENSOR)
+
+
+@pytest.mark.parametrize(("model", "world", "tp", "seq_len", "recompute", "peak"), TENSOR_TRACKER_GIB)
+def test_peak_under_tensor_parallelism_is_what_the_tracker_counts(model, world, tp, seq_len, recompute, peak):
+    use = under_tensor_parallelism(model, world, tp, seq_len, recompute)
+    assert use.allocated / GIB == pytest.approx(peak, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("world", "weights", "optimizer", "gradients"), [(64, 4.107, 8.215, 3.985), (512, 0.513, 1.027, 0.498)]
+)
+def test_a_70b_under_tensor_parallelism_peaks_at_the_whole_gradient_of_its_embedding(
+    world, weights, optimizer, gradients
+):
+    """The tracker's items: unsharded gradients 2.202, unsharded root 0.489, a reduction 0.398, a temporary 0.245."""
+    use = under_tensor_parallelism(LLAMA_70B, world, 8, 4096, "full")
+    assert use.moment == Moment.REDUCE
+    assert use.weights / GIB == pytest.approx(weights, rel=0.01)
+    assert use.optimizer / GIB == pytest.approx(optimizer, rel=0.01)
+    assert use.gradients / GIB == pytest.approx(gradients, rel=0.04)
+    assert use.gather_buffers / GIB == pytest.approx(2.202 + 0.489 + 0.398 + 0.245, rel=0.01)
+
+
+def test_items_of_an_8b_are_those_of_the_tracker_at_its_two_events():
+    """Loss: activations 60.37 with the 16-bit logits, two tensors of 1.957 more. The root's reduction: 1.957, 3.914."""
+    plan = Plan(dp_shard=8, sharding=Sharding.ZERO3, compiled=0)
+    loss = memory_timeline(LLAMA_8B, plan, Workload(8, 8192), TRACKER)[Role.LAST, Moment.LOSS]
+    assert (loss.activations + loss.logits) / GIB == pytest.approx(60.37 + 3.914, rel=0.01)
+    assert loss.gather_buffers / GIB == pytest.approx(1.957, rel=0.01)
+    recomputed = replace(plan, recompute=Recompute.FULL)
+    reduction = memory_timeline(LLAMA_8B, recomputed, Workload(8, 2048), TRACKER)[Role.FIRST, Moment.REDUCE]
+    assert reduction.weights / GIB == pytest.approx(3.739, rel=0.001)
+    assert reduction.optimizer / GIB == pytest.approx(7.479, rel=0.001)
+    assert reduction.gather_buffers / GIB == pytest.approx(1.957 + 3.914, rel=0.001)
+    assert reduction.activations == 0
+
+
 MEGATRON_CI = [
     # (model, plan, sequence, published GiB on the last rank)
     (GPT_7B, Plan(tp=4, dp_shard=2, micro_batch_size=2, num_microbatches=2, sharding=Sharding.ZERO1), 8192, 53.22),
