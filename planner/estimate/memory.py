@@ -22,8 +22,9 @@ from planner.spec.plan import Plan, Schedule, Sharding
 from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
-LEAD_ALONE, LEAD_OF_TWO, LEAD_IN_PIPELINE = 0.78, 0.05, 0.6
-LEAD_OF_MANY, MANY_RANKS = 0.26, 512
+LEAD_ALONE, LEAD_OF_TWO, LEAD_IN_PIPELINE = 0.86, 0.05, 0.57
+LEAD_OF_FEW, FEW = 0.62, 2
+LEAD_OF_MANY, MANY_RANKS, NODE = 0.11, 512, 8
 NOTHING = MemoryUse(**dict.fromkeys((*MemoryUse.ITEMS, "host"), 0.0), role=0, moment=0)
 OUTSIDE = ("communication_buffers", "context", "reserve")
 """Items that the framework's allocator does not hand out."""
@@ -67,11 +68,13 @@ def head_start(plans: Plan) -> Column:
     """Share of its queue by which the host leads the device, as seen in nanotron's scaling sweep.
 
     A host that waits for the other stage after every micro-batch (two stages) has no lead; one of many stages receives
-    what was sent long before. Several hundred ranks wait for each other more often.
+    what was sent long before. A lead builds up over micro-batches. Several hundred ranks wait for each other, unless
+    tensor groups across nodes keep all devices busy.
     """
-    pp = np.asarray(plans.pp)
+    pp, tp, few = np.asarray(plans.pp), np.asarray(plans.tp), np.asarray(plans.num_microbatches) <= FEW
     by_stages = np.select([pp == 1, pp == 2], [LEAD_ALONE, LEAD_OF_TWO], LEAD_IN_PIPELINE)
-    return by_stages * np.where(np.asarray(plans.world_size) >= MANY_RANKS, LEAD_OF_MANY, 1.0)
+    many = (np.asarray(plans.world_size) >= MANY_RANKS) & ((pp > 2) | ((pp == 1) & (tp <= NODE)))
+    return by_stages * np.where(few, LEAD_OF_FEW, 1.0) * np.where(many, LEAD_OF_MANY, 1.0)
 
 
 @dataclass(frozen=True)
@@ -161,10 +164,11 @@ def _batch_items(model: Model, plans: Plan, workload: Workload, stack: Stack) ->
     stage, layers = stages(model, plans), layer_activations(model, plans, workload, stack)
     held = _held_activations(model, plans, workload, stage, layers)
     working = held + _working_layer(plans, layers)
-    others = held * (1 - 1 / micro_batches_in_flight(plans, stage)) * (stack.backward_gradient_bytes > 0)
+    others = held * (1 - 1 / micro_batches_in_flight(plans, stage))
     working += _frozen_input_gradients(plans, workload, stack, stage, layers)
     activations = _by_moment(
-        {Moment.FORWARD_END: held, Moment.LOSS: held, Moment.BACKWARD: working, Moment.REDUCE: others}
+        {Moment.FORWARD_END: held, Moment.LOSS: held, Moment.BACKWARD: working}
+        | ({Moment.REDUCE: others} if stack.backward_gradient_bytes else {})
     )
     logits = _by_moment({Moment.LOSS: _logits(model, plans, workload, stack, stage)})
     gathered = np.broadcast_to(_gathered_inputs(model, plans, workload, stack), held.shape)
@@ -175,7 +179,7 @@ def _batch_items(model: Model, plans: Plan, workload: Workload, stack: Stack) ->
         logits=logits,
         gather_buffers=gathered,
         communication_buffers=np.where(plans.pp > 1, 4 * _boundary(model, plans, workload), 0.0),
-        reserve=(stack.allocator_slack - 1) * (activations + logits + gathered),
+        reserve=(stack.allocator_slack - 1) * (activations + logits + gathered) + stack.fragmented_flight * others,
     )
 
 

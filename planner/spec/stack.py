@@ -109,6 +109,8 @@ class Stack:
     """Parameters that ZeRO-3 leaves gathered while there are so many (DeepSpeed's stage3_max_live_parameters)."""
     allocator_slack: Scalar = 1.07
     """Reserved over allocated memory."""
+    fragmented_flight: Scalar = 0.0
+    """What is reserved beyond that for activations of micro-batches in flight, but the last, over their size."""
     context: Bytes = 0.9 * 2**30
     """Device context, libraries and workspaces outside the allocator."""
     communication_buffers: Bytes = 1.0 * 2**30
