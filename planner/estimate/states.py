@@ -19,6 +19,7 @@ from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 
 HALF: Bytes = 2.0
+SINGLE: Bytes = 4.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def byte_costs(plans: Plan, workload: Workload, stack: Stack) -> ByteCosts:
         gradient=np.where(sharded, 4.0, held),
         optimizer=states + np.where(sharded, 0.0, stack.master_bytes),
         backward=np.where(sharded | half, 0.0, stack.backward_gradient_bytes),
-        step=copies * weight + np.where(sharded, 0.0, stack.step_gradient_bytes),
+        step=copies * weight + np.where(sharded | (held >= SINGLE), 0.0, stack.step_gradient_bytes),
     )
 
 

@@ -54,7 +54,7 @@ class Stack:
     reduction_bucket: Count = 0.0
     """Gradients that ZeRO-1 and ZeRO-2 gather before they reduce them; one bucket is filled while one is reduced."""
     step_gradient_bytes: Bytes = 0.0
-    """Copy of the rank's share of the gradients in full precision during the optimizer step."""
+    """Copy of the rank's share of 16-bit gradients in full precision during the optimizer step."""
     reduce_bytes: Bytes = 4.0
     """Bytes per gradient element on the wire."""
     logit_bytes: Bytes = 12.0
