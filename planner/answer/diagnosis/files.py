@@ -32,8 +32,8 @@ ARGUMENT = re.compile(r"^\W{0,20}(?:\d{1,5}[:>]\s?)?([a-z][a-z0-9_]{2,60}) \.{2,
 """A line of the list of arguments that Megatron-LM prints at its start."""
 SPELLED = {"fp8": "fp8_format", "fp4": "fp4_format", "num_virtual_stages": "num_virtual_stages_per_pipeline_rank"}
 """Arguments that are listed under another name than they are given."""
-LARGEST, LONGEST = 1_000_000, 50_000
-"""Characters of a file of settings, and of a line of one: readers of words take long for more."""
+LARGEST = 1_000_000
+"""Characters of a file of settings: readers of words take long for more."""
 FEWEST_ARGUMENTS = 20
 KNOWN = (
     "settings that `planner import plan` reads, a plan.json, a model's config.json, a cluster's TOML, a trainer's "
@@ -97,8 +97,8 @@ def _parsed(text: str, suffix: str) -> dict[str, Any]:
 
 
 def _settings(path: Path, text: str, otherwise: str) -> Taken:
-    if len(text) > LARGEST or max(map(len, text.splitlines()), default=0) > LONGEST:
-        return Taken(path, problem=otherwise or "is too large, or has lines too long, to be settings")
+    if len(text) > LARGEST:
+        return Taken(path, problem=otherwise or "is too large to be settings")
     try:
         settings = read_settings(path)
     except FileFormatError as error:

@@ -25,8 +25,8 @@ KNOWN = (
 )
 OWN_TRAINER = "trainer"
 """The planner's own trainer, as a module."""
-LARGEST = 10_000_000
-"""Bytes above which a file is no file of settings."""
+LARGEST = 2_000_000
+"""Bytes above which a file is no file of settings: longer ones would take seconds to split into words."""
 
 
 def read_settings(path: Path) -> Settings:
@@ -35,9 +35,10 @@ def read_settings(path: Path) -> Settings:
     if path.is_file() and path.stat().st_size > LARGEST:
         raise source.error(f"is too large to be settings; known are {KNOWN}")
     text = text_of(path)
-    found = _by_suffix(text, source)
-    if found is None:
-        found = _script(shell_words(text), source)
+    try:
+        found = _by_suffix(text, source) or _script(shell_words(text), source)
+    except (RecursionError, MemoryError) as error:  # of the parser of Python, which has a limit of its own
+        raise source.error("is nested too deeply to be settings") from error
     if found is None:
         raise source.error(f"holds no settings that are known: {KNOWN}")
     return found
@@ -61,14 +62,14 @@ def _by_suffix(text: str, source: Source) -> Settings | None:
 def _parsed(text: str, source: Source, language: str) -> Any:
     try:
         return tomllib.loads(text) if language == "TOML" else next(iter(yaml.safe_load_all(text)), None)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise source.error(f"is not {language}: {' '.join(str(error).split())[:120]}") from error
 
 
 def _json(text: str, source: Source) -> Settings:
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise source.error(f"is not JSON: {error}") from error
     if isinstance(data, Mapping) and "schema_version" in data and "plan" in data:
         raise source.error("is a plan.json already: planner fits and planner explain take it as it is")
@@ -80,7 +81,7 @@ def _json(text: str, source: Source) -> Settings:
 def _python(text: str, source: Source) -> Settings:
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError) as error:
         raise source.error(f"is not Python: {error}") from error
     if torchtitan.is_module(tree):
         return torchtitan.read_module(tree, source)
@@ -108,7 +109,7 @@ def _module(words: Sequence[str], path: Path) -> Settings:
     source = Source(path)
     try:
         tree = ast.parse(text_of(path))
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError) as error:
         raise source.error(f"is not Python: {error}") from error
     if not torchtitan.is_module(tree):
         return _python(text_of(path), source)

@@ -5,17 +5,24 @@ from __future__ import annotations
 import ast
 import operator
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^${}]*))?\}|\$(\w+)")
 ARITHMETIC = re.compile(r"\$\(\(([^$()]*)\)\)")
 SUBSTITUTION = re.compile(r"\$\(\([^()]*\)\)|\$\([^()]*\)|`[^`]*`")
+PIECE = re.compile(
+    r"(?P<blank>[ \t\r\n]+)|(?P<comment>(?<![^ \t\r\n])#.*)|(?P<plain>[^ \t\r\n'\"\\]+)"
+    r"|'(?P<single>[^']*+)'|\"(?P<double>[^\"\\]*+(?:\\.[^\"\\]*+)*+)\"|\\(?P<escaped>.)|(?P<open>.)",
+    re.DOTALL,
+)
+"""What a line consists of: a word is what stands between blanks, quoted or not."""
 DEPTH = 8
 """How often variables are filled into the values of variables."""
 LONGEST = 100_000
 """Characters that variables may add to a word; longer ones stay as they are."""
+MOST_FILLED = 5_000_000
+"""Characters that variables may add to all words together; the words from there on stay as they are."""
 OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -36,13 +43,19 @@ def shell_words(text: str) -> list[str]:
     """
     variables: dict[str, str] = {}
     words: list[str] = []
+    added = 0
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         for word in _split(line):
             found = ASSIGNMENT.fullmatch(word)
-            if found and not word.startswith("-"):
-                _assign(found[1], found[2], variables, words)
+            value = found[2] if found else word
+            filled = _filled(value, variables) if added < MOST_FILLED else value
+            added += max(len(filled) - len(value), 0)
+            if found is None:
+                words += _parts(filled)
+            elif value.startswith("("):  # an array, which is no value: its words follow as any others
+                words += _parts(filled[1:].rstrip(")"))
             else:
-                words += _parts(_filled(word, variables))
+                variables[found[1]] = filled
     return words
 
 
@@ -64,23 +77,29 @@ def flags(words: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _split(line: str) -> list[str]:
-    try:
-        return shlex.split(_joined(line), comments=True)
-    except ValueError:  # a text of several lines
-        return line.split()
+    """The words of a line, without quotes and comments; of a quoted text that ends on another line what blanks part.
+
+    >>> _split("run 'a b'c '' x#1  # two words")
+    ['run', 'a bc', '', 'x#1']
+    """
+    words: list[str] = []
+    pieces: list[str] | None = None
+    for piece in PIECE.finditer(_joined(line)):
+        kind = piece.lastgroup
+        if kind == "open":
+            return line.split()
+        if kind not in ("blank", "comment"):
+            pieces = [] if pieces is None else pieces
+            pieces.append(re.sub(r'\\(["\\])', r"\1", piece["double"]) if kind == "double" else piece[kind or 0])
+        elif pieces is not None:
+            words.append("".join(pieces))
+            pieces = None
+    return words if pieces is None else [*words, "".join(pieces)]
 
 
 def _joined(line: str) -> str:
     """Arithmetic and the commands whose output is a word as one word each, whatever blanks are in them."""
     return SUBSTITUTION.sub(lambda found: re.sub(r"\s+", "", found[0]), line)
-
-
-def _assign(name: str, value: str, variables: dict[str, str], words: list[str]) -> None:
-    """Keep a variable; the beginning of an array is no value, and its words follow as any others."""
-    if value.startswith("("):
-        words += _parts(_filled(value[1:].rstrip(")"), variables))
-    else:
-        variables[name] = _filled(value, variables)
 
 
 def _parts(word: str) -> list[str]:
@@ -110,7 +129,7 @@ def _sum(text: str, variables: Mapping[str, str]) -> str:
     """Whole numbers and variables added, subtracted, multiplied and divided; empty where it is anything else."""
     try:
         return str(_number(ast.parse(text.strip(), mode="eval").body, variables))
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return ""
 
 

@@ -299,6 +299,9 @@ BAD = {
         "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout q|r",
     ),
     "a deep nest": ("x.json", "[" * 100000),
+    "a deep nest of Python": ("x.py", f"x = {'-' * 20000}1"),
+    "a name of many parts": ("x.py", f"def f():\n    return {'.'.join('a' * 3000)}()"),
+    "a file without end": ("x.sh", "--a b " * 400_000),
 }
 
 

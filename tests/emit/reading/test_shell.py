@@ -1,8 +1,11 @@
+import shlex
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.emit.reading.shell import flags, processes, shell_words
+from planner.emit.reading.shell import _split, flags, processes, shell_words
 
 
 @pytest.mark.parametrize(
@@ -60,3 +63,37 @@ def test_options_with_and_without_values():
 )
 def test_processes_that_a_command_starts(line, number):
     assert processes(flags(shell_words(line))) == number
+
+
+@given(st.text(alphabet=st.sampled_from("ab$ '\"\\=-*{}\t"), max_size=30))
+def test_words_are_those_of_the_shell_grammar_of_the_standard_library(line):
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+    assert _split(line) == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 1_900_000,
+        '"' + "a b " * 470_000 + '"',
+        'run "' + r"a\\" * 600_000,
+        "A=" + "x" * 90_000 + "\n" + "$A " * 20_000,
+    ],
+    ids=["one word", "one quoted word", "a quote without end", "a long value in many words"],
+)
+def test_long_texts_take_time_and_room_in_proportion(text):
+    began = time.process_time()
+    assert sum(map(len, shell_words(text))) < 12_000_000
+    assert time.process_time() - began < 5
+
+
+def test_a_number_sign_within_a_word_begins_no_comment():
+    assert shell_words("run --name exp#1 # a comment") == ["run", "--name", "exp#1"]
+
+
+def test_arithmetic_nested_beyond_all_limits_stays_as_it_is():
+    text = f"$(({'-' * 9000}1))"
+    assert shell_words(text) == [text]
