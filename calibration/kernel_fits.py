@@ -7,17 +7,21 @@ planner's own formulas, so that their errors are those that an estimate will hav
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from calibration.grids import Array, fit_table
 from calibration.kernel_data import Columns, Part, count, take
+from calibration.tile_fits import fit_tiles
 from planner.cost.flops import attention_flops, matmul_flops
 from planner.cost.kernels import grouped_matmul_time, matmul_efficiency, matmul_time
+from planner.estimate.kernels import tiled_efficiency
 from planner.quantities import Number, Scalar, Seconds
+from planner.spec.profile import MatmulTiles
 from planner.tables import Table
+from planner.validate.kernels_columns import up_width
 
 Predictor = Callable[[Columns], Number]
 Fitter = Callable[[Columns], Predictor]
@@ -30,28 +34,68 @@ GEMM_AXES = {
     "n": [512, 1024, 2048, 4096, 8192, 16384, 65536],
     "k": [512, 1024, 2048, 4096, 8192, 16384, 65536],
 }
-SEQ_LENS = [512, 1024, 2048, 4096, 8192, 16384]
-GROUPED_AXES = {"tokens_per_expert": [16, 64, 256, 1024, 4096], "intermediate_size": [768, 2048, 8192]}
+GEMM_SMOOTHNESS = 0.2
+ATTENTION_AXES = {
+    "head_dim": [],
+    "seq_len": [512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384],
+    "sequences_x_heads": [8, 16, 32, 64, 128, 256, 512, 1536],
+    "queries_per_key": [1, 4, 16, 96],
+}
+"""Head sizes are those that were measured; the last axis is left out where every head has its own keys."""
+GROUPED_AXES = {
+    "tokens_per_expert": [1, 8, 32, 64, 128, 256, 512, 1024, 4096],
+    "intermediate_size": [512, 1024, 2048, 5120, 16384],
+    "experts": [1, 4, 16, 64, 512],
+    "sharing_ranks": [1, 8, 32, 256],
+}
+EXCHANGED_AXES = {"tokens_per_expert": [16, 64, 256, 1024, 4096], "intermediate_size": [768, 2048, 8192]}
+"""Of a table for training, where a rank's tokens were exchanged before: what few rows tell of."""
+GROUPED_SMOOTHNESS = 0.05
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """Matrix products in one precision, with a kernel's fixed time taken out of the shares."""
+    """Matrix products in one precision, with a kernel's fixed time taken out of the shares.
+
+    With `tiles`, shares are of what these leave of the peak.
+    """
 
     part: Part
     precision: str
     overhead: Seconds = 0.0
+    tiles: MatmulTiles | None = None
 
     def table(self, rows: Columns) -> Table:
         """Share of the dense peak by (m, n, k)."""
-        m, n, k = (rows[name] for name in GEMM_AXES)
-        share = matmul_flops(m, n, k) / (rows["time"] - self.overhead) / self.part.peak[self.precision]
-        return fit_table(_axes(GEMM_AXES), [m, n, k], share)
+        shape = [rows[name] for name in GEMM_AXES]
+        share = self._ideal(rows) / (rows["time"] - self.overhead) / self.cut(*shape)
+        return fit_table(_axes(GEMM_AXES), shape, share, smoothness=GEMM_SMOOTHNESS)
+
+    def cut(self, m: Array, n: Array, k: Array) -> Scalar:
+        """What tiles leave of the peak, 1 without."""
+        return tiled_efficiency(self.tiles, m, n, k, self.part.multiprocessors) if self.tiles else np.ones(len(m))
+
+    def tiled(self, rows: Columns) -> Gemm:
+        """The same with tiles fitted to the rows, their rates such that no share is above 1."""
+        tiles = fit_tiles(self._ideal(rows) / (rows["time"] - self.overhead), rows, self.part.multiprocessors)
+        found = replace(self, tiles=tiles)
+        shape = [rows[name] for name in GEMM_AXES]
+        most = float((self._ideal(rows) / (rows["time"] - self.overhead) / found.cut(*shape)).max())
+        scaled = tuple((each[0], each[1], round(each[2] * most, 4)) for each in tiles.tiles)
+        return replace(self, tiles=replace(tiles, tiles=scaled))
 
     def fit(self, rows: Columns) -> Predictor:
         """Predicts from `table`."""
         table = self.table(rows)
-        return lambda new: self.time(new, table.at(new["m"], new["n"], new["k"]))
+        return lambda new: self.time(new, self.efficiency(table, *(new[name] for name in GEMM_AXES)))
+
+    def fit_tiled(self, rows: Columns) -> Predictor:
+        """Predicts from `table` times tiles fitted to the same rows."""
+        return self.tiled(rows).fit(rows)
+
+    def efficiency(self, table: Table, m: Array, n: Array, k: Array) -> Scalar:
+        """Share of the peak."""
+        return table.at(m, n, k) * self.cut(m, n, k)
 
     def fit_parametric(self, rows: Columns) -> Predictor:
         """Predicts from the parametric shape factor times one efficiency."""
@@ -74,18 +118,21 @@ class Gemm:
             overhead=self.overhead,
         )
 
+    def _ideal(self, rows: Columns) -> Seconds:
+        return matmul_flops(rows["m"], rows["n"], rows["k"]) / self.part.peak[self.precision]
+
     def _shape(self, rows: Columns) -> Scalar:
         return matmul_efficiency(rows["m"], rows["n"], rows["k"], multiprocessors=self.part.multiprocessors)
 
     def _scaled(self, rows: Columns, shape: Callable[[Columns], Scalar]) -> Predictor:
-        ideal = matmul_flops(rows["m"], rows["n"], rows["k"]) / self.part.peak[self.precision] / shape(rows)
+        ideal = self._ideal(rows) / shape(rows)
         scale = np.median(ideal / (rows["time"] - self.overhead))
         return lambda new: self.time(new, shape(new) * scale)
 
 
 @dataclass(frozen=True)
-class CausalAttention:
-    """Forward of fused causal attention: share of the 16-bit peak on the FLOPs that the kernel computes."""
+class Attention:
+    """Forward of a fused attention kernel: share of the 16-bit peak on the FLOPs that it computes."""
 
     part: Part
     overhead: Seconds = 0.0
@@ -96,44 +143,59 @@ class CausalAttention:
 
     def ideal(self, rows: Columns) -> Seconds:
         """Time at the peak."""
-        dim = rows["head_dim"]
-        return attention_flops(rows["batch"], rows["seq_len"], rows["heads"], dim, dim) / self.part.peak["bf16"]
+        dim, causal = rows["head_dim"], (rows["causal"] == "True").astype(float)
+        flops = attention_flops(rows["batch"], rows["seq_len"], rows["heads"], dim, dim, causal=causal)
+        return flops / self.part.peak["bf16"]
 
     def table(self, rows: Columns) -> Table:
-        """Share by (head_dim, seq_len); a part measured at one head size gets that curve at twice the size too."""
-        dims = np.unique(rows["head_dim"])
-        dims = dims if len(dims) > 1 else np.array([dims[0], 2 * dims[0]])
-        axes = [dims, np.array(SEQ_LENS, dtype=float)]
-        return fit_table(axes, [rows["head_dim"], rows["seq_len"]], self.share(rows))
+        """Share by (head_dim, seq_len, sequences x heads, query heads per key-value head)."""
+        axes = self._axes(rows)
+        return fit_table(axes, self._points(rows)[: len(axes)], self.share(rows))
 
     def fit(self, rows: Columns) -> Predictor:
         """Predicts from `table`."""
         table = self.table(rows)
-        return lambda new: self.ideal(new) / table.at(new["head_dim"], new["seq_len"]) + self.overhead
+        return lambda new: self.ideal(new) / table.at(*self._points(new)[: len(table.axes)]) + self.overhead
 
     def fit_constant(self, rows: Columns) -> Predictor:
         """Predicts from one efficiency."""
         share = np.median(self.share(rows))
         return lambda new: self.ideal(new) / share + self.overhead
 
+    def _axes(self, rows: Columns) -> list[Array]:
+        """A part measured at one head size gets that curve at twice the size too."""
+        dims = np.unique(rows["head_dim"])
+        dims = dims if len(dims) > 1 else np.array([dims[0], 2 * dims[0]])
+        shared = bool((rows["heads"] != rows["kv_heads"]).any())
+        return [dims, *_axes(ATTENTION_AXES)[1 : 4 if shared else 3]]
+
+    def _points(self, rows: Columns) -> list[Array]:
+        heads = rows["heads"]
+        return [rows["head_dim"], rows["seq_len"], rows["batch"] * heads, heads / rows["kv_heads"]]
+
 
 @dataclass(frozen=True)
 class Grouped:
-    """A gated expert block as two grouped products, relative to plain products of the same rows."""
+    """An expert block as two grouped products, relative to plain products of the same rows.
+
+    `axes` are `GROUPED_AXES` or the first of them.
+    """
 
     gemm: Gemm
     plain: Table
+    axes: Mapping[str, list[int]] = field(default_factory=lambda: GROUPED_AXES)
 
     def time(self, rows: Columns, share: Scalar) -> Seconds:
-        """The planner's formula: gate and up in one product, then down; `share` 1 means as fast as plain ones."""
+        """The planner's formula: gate (if any) and up in one product, then down; plain ones have `share` 1."""
         hidden, width = rows["hidden"], rows["intermediate"]
-        up, down = (self._product(rows, n, k, share) for n, k in ((2 * width, hidden), (hidden, width)))
+        up, down = (self._product(rows, n, k, share) for n, k in ((up_width(hidden, width), hidden), (hidden, width)))
         return up + down
 
     def table(self, rows: Columns) -> Table:
-        """Share of the plain products' rate by (tokens per expert, intermediate size), at most 1."""
-        share = np.minimum(self.time(rows, 1.0) / rows["time"], 1.0)
-        return fit_table(_axes(GROUPED_AXES), self._points(rows), share)
+        """Share of the plain products' rate; above 1 where the weights stay in the cache."""
+        fixed = 2 * self.gemm.overhead
+        share = (self.time(rows, 1.0) - fixed) / (rows["time"] - fixed)
+        return fit_table(_axes(self.axes), self._points(rows), share, smoothness=GROUPED_SMOOTHNESS)
 
     def fit(self, rows: Columns) -> Predictor:
         """Predicts from `table`."""
@@ -152,7 +214,7 @@ class Grouped:
             k,
             rows["experts"] / rows["ep"],
             peak=self.gemm.part.peak[self.gemm.precision],
-            efficiency=self.plain.at(tokens, n, k),
+            efficiency=self.gemm.efficiency(self.plain, tokens, n, k),
             share=share,
             memory_bandwidth=self.gemm.part.memory_bandwidth * MEMORY_EFFICIENCY,
             element_bytes=BYTES[self.gemm.precision],
@@ -160,7 +222,9 @@ class Grouped:
         )
 
     def _points(self, rows: Columns) -> list[Array]:
-        return [rows["tokens"] * rows["topk"] / rows["experts"], rows["intermediate"]]
+        per_expert = rows["tokens"] * rows["topk"] / rows["experts"]
+        points = [per_expert, rows["intermediate"], rows["experts"] / rows["ep"], rows["ep"]]
+        return points[: len(self.axes)]
 
 
 def held_out_error(rows: Columns, fitters: Mapping[str, Fitter]) -> dict[str, Any]:

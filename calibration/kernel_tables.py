@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from calibration.grids import Array
 from calibration.kernel_data import Columns, Part, count, read_columns, read_parts, take, where
 from calibration.kernel_fits import (
+    ATTENTION_AXES,
+    EXCHANGED_AXES,
     GEMM_AXES,
     GROUPED_AXES,
     MEMORY_EFFICIENCY,
-    SEQ_LENS,
-    CausalAttention,
+    Attention,
     Fitter,
     Gemm,
     Grouped,
@@ -33,7 +36,7 @@ from planner.spec.json_files import table_from_json, table_to_json, write_json
 from planner.tables import Table
 
 SOURCE = "ai-dynamo/aiconfigurator, Apache-2.0, commit 095f58a"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FIXED_SHARE = 0.5
 """Part of the shortest time measured that is taken as a kernel's fixed time; the rest of it is work."""
 LENT_HEAD_DIMS = {"a100-sxm-80gb": "l40s"}
@@ -51,9 +54,15 @@ TYPICAL_AXES = {
     "k": [512, 1024, 2048, 4096, 16384, 65536],
 }
 TYPICAL_HEAD_DIMS = (64.0, 128.0, 256.0)
+FILLED = (256.0, 4.0)
+"""Sequences x heads and query heads per key-value head of a usual training step."""
+UNMASKED = "unmasked"
+"""Said of a kernel timed without a causal mask."""
 TUNED = 0.6
 """Share of a plain product's rate that a grouped kernel must reach with many tokens to say anything of the part."""
 MANY_TOKENS = 1024
+WORTH = 0.75
+"""Of the 90th percentile of the error without tiles, what is left with them, or they are left out."""
 
 
 def main() -> None:
@@ -77,11 +86,11 @@ def write_kernel_tables(csv_dir: Path, out_dir: Path, *, made: str) -> list[Path
     }
     for borrower, lender in LENT_HEAD_DIMS.items():
         if borrower in files and lender in files:
-            lend_head_dims(files[borrower]["attention"]["flash"], files[lender]["attention"]["flash"], lender)
+            lend_head_dims(best(files[borrower]["attention"]), best(files[lender]["attention"]), lender)
     head = {"schema_version": SCHEMA_VERSION, "source": SOURCE, "date": made}
     for slug, tables in files.items():
         write_json(out_dir / f"{slug}.json", head | {"accelerator": slug} | tables)
-    measured = [tables["attention"]["flash"] for tables in files.values() if "attention" in tables]
+    measured = [best(tables["attention"]) for tables in files.values() if "attention" in tables]
     write_json(out_dir / f"{TYPICAL}.json", head | typical_shapes(measured))
     return [out_dir / f"{slug}.json" for slug in (*files, TYPICAL)]
 
@@ -99,59 +108,102 @@ def part_tables(part: Part, gemm: Columns, attention: Columns, moe: Columns) -> 
         "gemm": {name: gemm_table(Gemm(part, name, overhead), where(gemm, dtype=name)) for name in precisions},
     }
     if count(attention):
-        tables["attention"] = {"flash": attention_table(part, attention)}
-    grouped = grouped_table(Gemm(part, "bf16", overhead), half, where(moe, dtype="bf16"))
-    return tables | ({"grouped_matmul": grouped} if grouped else {})
+        tables["attention"] = attention_tables(part, attention)
+    if count(moe):
+        plain = {name: where(gemm, dtype=name) for name in precisions}
+        gemms = {name: (with_tiles(Gemm(part, name, overhead), rows), rows) for name, rows in plain.items()}
+        tables["grouped_matmul"] = grouped_tables(gemms, moe)
+    return tables
 
 
-def gemm_table(gemm: Gemm, rows: Columns) -> dict[str, Any]:
-    """Share of the dense peak by (m, n, k), as JSON."""
-    fitters = {"table": gemm.fit, "parametric": gemm.fit_parametric, "constant": gemm.fit_constant}
-    return describe(gemm.table(rows), tuple(GEMM_AXES), rows, fitters)
+def gemm_table(plain: Gemm, rows: Columns) -> dict[str, Any]:
+    """Share of the dense peak by (m, n, k), as JSON; of what tiles leave of it where these are worth their place."""
+    fitters = {
+        "table": plain.fit, "tiled": plain.fit_tiled, "parametric": plain.fit_parametric, "constant": plain.fit_constant
+    }  # fmt: skip
+    gemm = with_tiles(plain, rows)
+    described = describe(gemm.table(rows), tuple(GEMM_AXES), rows, fitters)
+    return ({"tiles": asdict(gemm.tiles)} if gemm.tiles else {}) | described
 
 
-def attention_table(part: Part, rows: Columns) -> dict[str, Any]:
-    """Share of the 16-bit peak of the causal forward of the part's best kernel, by (head_dim, seq_len), as JSON."""
-    measured = where(rows, causal="True", direction="forward")
-    rows = take(measured, measured["batch"] * measured["heads"] * measured["seq_len"] >= TRAINING_ROWS)
-    typical = rows["head_dim"] == TYPICAL_HEAD_DIM
-    share = CausalAttention(part).share(rows)
+def with_tiles(gemm: Gemm, rows: Columns) -> Gemm:
+    """The products with fitted tiles, if these lower the error of shapes that were held out by `WORTH`."""
+    error = held_out_error(rows, {"table": gemm.fit, "tiled": gemm.fit_tiled})
+    return gemm.tiled(rows) if error["tiled"]["p90"] < WORTH * error["table"]["p90"] else gemm
+
+
+def attention_tables(part: Part, rows: Columns) -> dict[str, Any]:
+    """Share of the 16-bit peak of each forward kernel, as JSON, with the name of the best causal one."""
+    rows = where(rows, direction="forward")
+    tables = {}
+    for kernel, causal in sorted(set(zip(rows["kernel"].tolist(), rows["causal"].tolist(), strict=True))):
+        own = where(rows, kernel=kernel, causal=causal)
+        attention = Attention(part, fixed_time(own))
+        table, fitters = attention.table(own), {"table": attention.fit, "constant": attention.fit_constant}
+        names = tuple(ATTENTION_AXES)[: len(table.axes)]
+        name = kernel if causal == "True" else f"{kernel} {UNMASKED}"
+        tables[name] = {"overhead_s": attention.overhead} | describe(table, names, own, fitters)
+    return {"best": best_attention(part, where(rows, causal="True")), "kernels": tables}
+
+
+def best_attention(part: Part, rows: Columns) -> str:
+    """The causal kernel that reaches most with the work of a training step, at one head size."""
+    rows = take(rows, rows["batch"] * rows["heads"] * rows["seq_len"] >= TRAINING_ROWS)
+    typical, share = rows["head_dim"] == TYPICAL_HEAD_DIM, Attention(part).share(rows)
     rates = {
-        str(k): float(np.median(share[typical & (rows["kernel"] == k)])) for k in np.unique(rows["kernel"][typical])
+        str(kernel): float(np.median(share[typical & (rows["kernel"] == kernel)]))
+        for kernel in np.unique(rows["kernel"][typical])
     }
-    best = max(rates, key=lambda kernel: rates[kernel])
-    rows = where(rows, kernel=best)
-    attention = CausalAttention(part, fixed_time(where(measured, kernel=best)))
-    fitters = {"table": attention.fit, "constant": attention.fit_constant}
-    described = describe(attention.table(rows), ("head_dim", "seq_len"), rows, fitters)
-    return {"kernel": best, "overhead_s": attention.overhead} | described
+    return max(rates, key=lambda kernel: rates[kernel])
 
 
-def grouped_table(gemm: Gemm, products: Columns, rows: Columns) -> dict[str, Any] | None:
-    """Share of a plain product's rate that the part's best grouped kernel reaches, as JSON.
+def grouped_tables(gemms: Mapping[str, tuple[Gemm, Columns]], rows: Columns) -> dict[str, Any]:
+    """Share of a plain product's rate that grouped kernels reach, as JSON: each library's, and that of training."""
+    tables = {}
+    for library, dtype in sorted(set(zip(rows["library"].tolist(), rows["dtype"].tolist(), strict=True))):
+        own, (gemm, products) = where(rows, library=library, dtype=dtype), gemms[dtype.removesuffix("_block")]
+        grouped = Grouped(gemm, gemm.table(products))
+        fitters = {"table": grouped.fit, "plain": grouped.fit_plain}
+        tables[f"{library} {dtype}"] = describe(grouped.table(own), tuple(GROUPED_AXES), own, fitters)
+    gemm, products = gemms["bf16"]
+    training = training_table(Grouped(gemm, gemm.table(products), EXCHANGED_AXES), where(rows, dtype="bf16"))
+    return ({"training": training} if training else {}) | {"kernels": tables}
+
+
+def training_table(grouped: Grouped, rows: Columns) -> dict[str, Any] | None:
+    """The share of the library that reaches most with many tokens for each expert, as JSON.
 
     None where no kernel measured is tuned for the part. Rows where a rank works on fewer copies than it reads tokens
     are left out: they time the routing.
     """
-    grouped = Grouped(gemm, gemm.table(products))
     rows = take(rows, rows["topk"] >= rows["ep"])
-    many = rows["tokens"] * rows["topk"] / rows["experts"] >= MANY_TOKENS
     rates = {
-        str(library): float(np.median((grouped.time(rows, 1.0) / rows["time"])[many & (rows["library"] == library)]))
-        for library in np.unique(rows["library"][many])
+        str(library): rate_of_many(grouped, where(rows, library=library)) for library in np.unique(rows["library"])
     }
     best = max(rates, key=lambda library: rates[library], default="")
     if rates.get(best, 0.0) < TUNED:
         return None
-    rows = where(rows, library=best)
-    return describe(grouped.table(rows), tuple(GROUPED_AXES), rows, {"table": grouped.fit, "plain": grouped.fit_plain})
+    own, fitters = where(rows, library=best), {"table": grouped.fit, "plain": grouped.fit_plain}
+    return describe(grouped.table(own), tuple(EXCHANGED_AXES), own, fitters)
+
+
+def rate_of_many(grouped: Grouped, rows: Columns) -> float:
+    """Share of the plain products' rate with many tokens for each expert, 0 where that was not measured."""
+    many = take(rows, rows["tokens"] * rows["topk"] / rows["experts"] >= MANY_TOKENS)
+    return float(np.median(grouped.time(many, 1.0) / many["time"])) if count(many) else 0.0
+
+
+def best(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The kernel that a training step is taken to use."""
+    found: dict[str, Any] = tables["kernels"][tables["best"]]
+    return found
 
 
 def describe(table: Table, names: tuple[str, ...], rows: Columns, fitters: Mapping[str, Fitter]) -> dict[str, Any]:
     """A table as JSON, with where its points come from and how well such tables predict others."""
     libraries = ", ".join(sorted({str(library) for library in rows["library"]}))
     facts = {"library": libraries, "points": count(rows), "held_out_error": held_out_error(rows, fitters)}
-    return facts | table_to_json(table, names)
+    return facts | table_to_json(table, names) | {"values": [float(f"{value:.4g}") for value in table.values.ravel()]}
 
 
 def fixed_time(rows: Columns) -> float:
@@ -171,22 +223,29 @@ def typical_shapes(attention: list[dict[str, Any]]) -> dict[str, Any]:
         "gemm_shape": table_to_json(Table.of(list(TYPICAL_AXES.values()), gemm.ravel()), tuple(TYPICAL_AXES))
     }
     if attention:
-        dims, lengths = np.meshgrid(TYPICAL_HEAD_DIMS, np.array(SEQ_LENS, dtype=float), indexing="ij")
-        tables = [table_from_json(entry) for entry in attention]
-        curves = [table.at(dims, lengths) / table.at(TYPICAL_HEAD_DIMS[1], SEQ_LENS[-1]) for table in tables]
-        mean = Table.of([list(TYPICAL_HEAD_DIMS), SEQ_LENS], np.mean(curves, axis=0).ravel())
+        lengths = np.array(ATTENTION_AXES["seq_len"], dtype=float)
+        points = [grid.ravel() for grid in np.meshgrid(TYPICAL_HEAD_DIMS, lengths, indexing="ij")]
+        curves = [_curve(table_from_json(entry), *points) for entry in attention]
+        mean = Table.of([list(TYPICAL_HEAD_DIMS), lengths.tolist()], np.mean(curves, axis=0).tolist())
         shapes["attention_shape"] = table_to_json(mean, ("head_dim", "seq_len"))
     return shapes
 
 
+def _curve(table: Table, head_dim: Array, seq_len: Array) -> Array:
+    """Shares with enough sequences and heads to fill a part, over that of long sequences at the usual head size."""
+    share = np.asarray(table.at(head_dim, seq_len, *FILLED))
+    return share / float(table.at(TYPICAL_HEAD_DIM, ATTENTION_AXES["seq_len"][-1], *FILLED))
+
+
 def lend_head_dims(borrower: dict[str, Any], lender: dict[str, Any], name: str) -> None:
-    """Give a table measured at one head size the other's dependence on it; the axis over lengths is the same."""
+    """Give a table measured at one head size the other's dependence on it; the other axes are the same."""
     known, dims = borrower["axes"]["head_dim"][0], lender["axes"]["head_dim"]
     curve = np.array(borrower["values"]).reshape(len(borrower["axes"]["head_dim"]), -1)[0]
     other = np.array(lender["values"]).reshape(len(dims), -1)
-    borrower["values"] = np.round(curve * other / other[dims.index(known)], 4).ravel().tolist()
+    lent = np.minimum(curve * other / other[dims.index(known)], 1.0)
+    borrower["values"] = [float(f"{value:.4g}") for value in lent.ravel()]
     borrower["axes"]["head_dim"] = dims
-    borrower["note"] = f"head sizes other than {known:g}: the ratio of {name}'s {lender['kernel']}"
+    borrower["note"] = f"head sizes other than {known:g}: the ratio of {name}'s kernel"
 
 
 if __name__ == "__main__":

@@ -128,8 +128,8 @@ def test_trainer_is_files_to_copy_that_import_torch_the_standard_library_and_the
 
 
 def test_calibration_uses_records_formulas_and_the_trainer_only():
-    """What fits collectives and steps predicts with the planner's own estimates, and reads tables as `validate` does."""
-    predicting = ("collectives", "collectives_fit", "steps", "accuracy")
+    """What fits collectives, kernels, steps predicts with the planner's own estimates, and reads tables as it does."""
+    predicting = ("collectives", "collectives_fit", "kernel_fits", "tile_fits", "steps", "accuracy")
     own = {f"calibration.{name}": ESTIMATE | {"validate"} for name in predicting}
     wrong = [
         f"{name} imports {used}"

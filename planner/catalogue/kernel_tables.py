@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -14,11 +14,12 @@ from planner.catalogue.names import FOLDER
 from planner.quantities import Count, Scalar, Seconds
 from planner.spec.accelerator import Accelerator
 from planner.spec.json_files import read_json, table_from_json
-from planner.spec.profile import Profile
+from planner.spec.profile import MatmulTiles, Profile
+from planner.spec.profile_file import matmul_tiles_from_json
 from planner.spec.toml_file import read_toml
 from planner.tables import Table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PRECISIONS = {
     **dict.fromkeys(("bf16", "fp16", "tf32", "fp32"), "bf16"),
     **dict.fromkeys(("fp8", "mxfp8", "nvfp4"), "fp8"),
@@ -28,7 +29,10 @@ PRECISIONS = {
 
 @dataclass(frozen=True, eq=False)
 class KernelTables:
-    """Shares of peak as `Profile` holds them."""
+    """Shares of peak as `Profile` holds them: of the kernels that a training step is taken to use.
+
+    `timed_attention` (each with its fixed time) and `timed_grouped` are all that were timed on the part, by name.
+    """
 
     gemm: Mapping[str, Table]
     attention: Mapping[str, Table]
@@ -37,6 +41,9 @@ class KernelTables:
     attention_overhead: Seconds
     sources: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    timed_attention: Mapping[str, tuple[Table, Seconds]] = field(default_factory=dict)
+    timed_grouped: Mapping[str, Table] = field(default_factory=dict)
+    matmul_tiles: Mapping[str, MatmulTiles] = field(default_factory=dict)
 
 
 def kernel_tables(accelerator: Accelerator) -> KernelTables:
@@ -56,23 +63,32 @@ def kernel_tables(accelerator: Accelerator) -> KernelTables:
     )
 
 
-def kernels_alone(accelerator: Accelerator) -> Profile:
-    """The accelerator's kernels as they were timed one at a time: nothing that a training step adds, no collectives."""
+def kernels_alone(accelerator: Accelerator, *, attention: str = "", grouped: str = "") -> tuple[Profile, bool]:
+    """The accelerator's kernels as they were timed one at a time, and whether the very ones that are named were.
+
+    `attention` and `grouped` are names of `KernelTables`; without one, or where it was not timed, the kernel is the one
+    that a training step is taken to use. Nothing that a training step adds, no collectives.
+    """
     tables = kernel_tables(accelerator)
-    return Profile(
+    usual = tables.attention["flash"], tables.attention_overhead
+    table, overhead = tables.timed_attention.get(attention, usual)
+    known = (not attention or attention in tables.timed_attention) and (not grouped or grouped in tables.timed_grouped)
+    profile = Profile(
         accelerator=accelerator.name,
         stack="",
         level="datasheet",
         gemm=tables.gemm,
-        attention=tables.attention,
+        attention={"flash": table},
         collectives={},
         compute_scale=1.0,
         kernel_overhead=tables.kernel_overhead,
-        attention_overhead=tables.attention_overhead,
-        grouped_matmul=tables.grouped_matmul,
+        attention_overhead=overhead,
+        grouped_matmul=tables.timed_grouped.get(grouped, tables.grouped_matmul),
+        matmul_tiles=tables.matmul_tiles,
         sources=tables.sources,
         notes=tables.notes,
     )
+    return profile, known and measured_part(accelerator) == accelerator.name
 
 
 def measured_part(accelerator: Accelerator) -> str:
@@ -94,22 +110,35 @@ def measured_parts() -> tuple[str, ...]:
 def _measured(part: str) -> KernelTables:
     data = _read(part)
     gemm = {name: table_from_json(entry) for name, entry in data["gemm"].items()}
-    flash, grouped_on = (
-        data["attention"]["flash"],
-        part if "grouped_matmul" in data else _stand_ins()["grouped"]["part"],
-    )
+    tiles = {name: matmul_tiles_from_json(entry["tiles"]) for name, entry in data["gemm"].items() if "tiles" in entry}
+    precisions = {name: measured if measured in gemm else "bf16" for name, measured in PRECISIONS.items()}
+    kernels = data["attention"]["kernels"]
+    flash = kernels[data["attention"]["best"]]
+    timed = {
+        name: table_from_json(entry) for name, entry in data.get("grouped_matmul", {"kernels": {}})["kernels"].items()
+    }
+    grouped_on = part if "training" in data.get("grouped_matmul", {}) else _stand_ins()["grouped"]["part"]
     notes = [flash["note"]] if "note" in flash else []
     if grouped_on != part:
         notes.append(f"grouped matrix products (experts): those of {grouped_on}")
     return KernelTables(
-        gemm={name: gemm.get(measured, gemm["bf16"]) for name, measured in PRECISIONS.items()},
+        gemm={name: gemm[used] for name, used in precisions.items()},
         attention={"flash": table_from_json(flash)},
-        grouped_matmul=table_from_json(_read(grouped_on)["grouped_matmul"]),
+        grouped_matmul=_grouped(grouped_on),
         kernel_overhead=data["kernel_overhead_s"],
         attention_overhead=flash["overhead_s"],
-        sources=(f"kernels of {part}: {data['source']}, {data['date']}; {flash['kernel']}",),
+        sources=(f"kernels of {part}: {data['source']}, {data['date']}; {data['attention']['best']}",),
         notes=tuple(notes),
+        timed_attention={name: (table_from_json(entry), entry["overhead_s"]) for name, entry in kernels.items()},
+        timed_grouped=timed,
+        matmul_tiles={name: tiles[used] for name, used in precisions.items() if used in tiles},
     )
+
+
+def _grouped(part: str) -> Table:
+    """The share of the part's best grouped kernel. Weights of a training step do not stay in the cache: 1 at most."""
+    table = table_from_json(_read(part)["grouped_matmul"]["training"])
+    return Table(table.axes, np.minimum(table.values, 1.0))
 
 
 def _typical(accelerator: Accelerator) -> KernelTables:
@@ -143,8 +172,9 @@ def _scaled(table: Table, factor: Scalar) -> Table:
 
 
 def _times_ratio(attention: Table, ratio: Mapping[str, Any]) -> Table:
-    curve = Table.of([ratio["seq_len"]], ratio["ratio"])
-    return Table(attention.axes, attention.values * curve.at(attention.axes[1]))
+    """A table by (head_dim, seq_len, ...) times a ratio by seq_len."""
+    share = np.asarray(Table.of([ratio["seq_len"]], ratio["ratio"]).at(attention.axes[1]))
+    return Table(attention.axes, attention.values * share.reshape(-1, *[1] * (attention.values.ndim - 2)))
 
 
 @cache

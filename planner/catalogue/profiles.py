@@ -99,6 +99,7 @@ def _assembled(part: Accelerator, slug: str, fabric: Fabric | None) -> Profile:
         attention=kernels.attention,
         collectives=collective_fits(fabric),
         grouped_matmul=kernels.grouped_matmul,
+        matmul_tiles=kernels.matmul_tiles,
         kernel_overhead=kernels.kernel_overhead,
         attention_overhead=kernels.attention_overhead,
         error=UNMEASURED_ERROR,

@@ -60,6 +60,35 @@ def matmul_time(
     return np.maximum(matmul_flops(m, n, k) / (peak * efficiency), moved / memory_bandwidth) + overhead
 
 
+def tile_efficiency(
+    m: Count,
+    n: Count,
+    k: Count,
+    *,
+    rows: Count,
+    columns: Count,
+    multiprocessors: Count,
+    half_rate_depth: Count = HALF_RATE_DEPTH,
+    wave_exponent: Scalar = WAVE_EXPONENT,
+) -> Scalar:
+    """Rate of a matrix product over that of a very large one, where it is cut into output tiles of one size.
+
+    e = (m n / (tiles rows columns)) (tiles / (waves multiprocessors))^exponent k / (k + depth)
+
+    ceil(m / rows) ceil(n / columns) tiles run in ceil(tiles / multiprocessors) waves. In (0, 1]; multiply by the tile's
+    own rate. Source: wave quantisation as in Anthony et al. 2024 (arXiv 2401.14489); depth and exponent fitted to the
+    measured products of A100, H100 and B200 (kernels/*.json of the catalogue).
+
+    >>> wave = dict(rows=128, columns=256, multiprocessors=108, wave_exponent=1.0)  # A100
+    >>> [round(float(tile_efficiency(6144, n, 4096, **wave)), 2) for n in (1024, 768, 512)]
+    [0.86, 0.64, 0.86]
+    """
+    blocks = np.ceil(m / rows) * np.ceil(n / columns)
+    waves = np.ceil(blocks / multiprocessors)
+    filled = (m * n / (blocks * rows * columns)) * np.power(blocks / (waves * multiprocessors), wave_exponent)
+    return filled * k / (k + half_rate_depth)
+
+
 def matmul_efficiency(
     m: Count,
     n: Count,
@@ -71,12 +100,10 @@ def matmul_efficiency(
 ) -> Scalar:
     """Rate of a matrix product over that of a very large one, where no measured table exists.
 
-    e = max over tiles of  r (m n / padded m n) (C / (W S))^w  k / (k + k0)
+    e = max over tiles of  r e_tile(m, n, k)
 
-    C = ceil(m / tile) ceil(n / tile) output tiles run in W = ceil(C / S) waves on S multiprocessors; r is the tile's
-    own rate. In (0, 1]; multiply by the share of peak that the part reaches at its best shape.
-    Source: wave quantisation as in Anthony et al. 2024 (arXiv 2401.14489); k0 and w fitted to the measured products
-    of A100, H100 and B200 (kernels/*.json of the catalogue).
+    r is the rate of a tile over the largest's, e_tile as in `tile_efficiency`. In (0, 1]; multiply by the share of peak
+    that the part reaches at its best shape. Source: tiles that matrix libraries choose from.
 
     >>> round(float(matmul_efficiency(8192, 8192, 8192, multiprocessors=132)), 2)
     0.97
@@ -85,11 +112,16 @@ def matmul_efficiency(
     """
     best: Scalar = 0.0
     for rows, columns, rate in TILES:
-        blocks = np.ceil(m / rows) * np.ceil(n / columns)
-        waves = np.ceil(blocks / multiprocessors)
-        padding = m * n / (blocks * rows * columns)
-        best = np.maximum(best, rate * padding * (blocks / (waves * multiprocessors)) ** wave_exponent)
-    return best * k / (k + half_rate_depth)
+        one = tile_efficiency(
+            m, n, k,
+            rows=rows,
+            columns=columns,
+            multiprocessors=multiprocessors,
+            half_rate_depth=half_rate_depth,
+            wave_exponent=wave_exponent,
+        )  # fmt: skip
+        best = np.maximum(best, rate * one)
+    return best
 
 
 def grouped_matmul_time(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from planner.cost.flops import FLASH_BACKWARD, MATMUL_BACKWARD, attention_flops
 from planner.errors import SpecError
 from planner.quantities import Bytes, BytesPerSecond, Count, Flop, FlopPerSecond, Scalar, Seconds
 from planner.spec.accelerator import Accelerator
-from planner.spec.profile import Profile
+from planner.spec.profile import MatmulTiles, Profile
 from planner.tables import Table
 
 BYTES = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5}
@@ -97,20 +98,26 @@ class Kernels:
         one = cost.matmul_time(
             m, n, k,
             peak=self.peak(self.precision),
-            efficiency=self._gemm_table().at(m, n, k),
+            efficiency=self.product_efficiency(m, n, k),
             memory_bandwidth=self.bandwidth,
             element_bytes=BYTES[self.precision],
             overhead=self.profile.kernel_overhead,
         )  # fmt: skip
         return count * one * self.profile.compute_scale
 
-    def grouped_matmul(self, m: Count, n: Count, k: Count, groups: Count, *, width: Count) -> Seconds:
-        """One kernel over the products of `groups` experts with m rows in all; `width` is an expert's inner size."""
-        share = self.profile.grouped_matmul.at(m / groups, width) if self.profile.grouped_matmul else 1.0
+    def grouped_matmul(
+        self, m: Count, n: Count, k: Count, groups: Count, *, width: Count, sharing_ranks: Count = 1
+    ) -> Seconds:
+        """One kernel over the products of `groups` experts with m rows in all; `width` is an expert's inner size.
+
+        `sharing_ranks` read the same tokens and each work on their own experts' only; 1 where tokens were exchanged.
+        """
+        table = self.profile.grouped_matmul
+        share = _at(table, m / groups, width, groups, sharing_ranks) if table else 1.0
         return self.profile.compute_scale * cost.grouped_matmul_time(
             m, n, k, groups,
             peak=self.peak(self.precision),
-            efficiency=self._gemm_table().at(m, n, k),
+            efficiency=self.product_efficiency(m, n, k),
             share=share,
             memory_bandwidth=self.bandwidth,
             element_bytes=BYTES[self.precision],
@@ -124,11 +131,18 @@ class Kernels:
     def _fused(self, core: AttentionCore) -> tuple[Seconds, Seconds]:
         flops, half = core.flops(masked=False), self.half
         traffic = core.traffic(max(BYTES[half.precision], 2.0))
-        efficiency = self._attention_table().at(np.maximum(core.key_dim, core.value_dim), core.queries)
+        efficiency = _at(
+            self._attention_table(),
+            np.maximum(core.key_dim, core.value_dim),
+            core.queries,
+            core.batch * core.heads,
+            core.heads / core.key_value_heads,
+        )
         rates = {
             "peak": half.peak(half.precision),
             "memory_bandwidth": self.bandwidth,
-            "overhead": self.profile.attention_overhead,
+            # One kernel for each block of keys that a ring passes on.
+            "overhead": self.profile.attention_overhead * core.keys / core.queries,
         }
         forward = cost.attention_time(flops, traffic, efficiency=efficiency, **rates)
         slower = efficiency * self.profile.attention_backward_efficiency
@@ -139,7 +153,7 @@ class Kernels:
         flops, half = core.flops(masked=True), self.half
         rates = {
             "peak": half.peak(half.precision),
-            "efficiency": half._gemm_table().at(4096.0, 4096.0, 4096.0) * cost.aligned_share(core.key_dim),
+            "efficiency": half.product_efficiency(4096.0, 4096.0, 4096.0) * cost.aligned_share(core.key_dim),
             "memory_bandwidth": self.bandwidth,
         }
         forward = cost.unfused_attention_time(flops, core.scores, **rates)
@@ -152,8 +166,11 @@ class Kernels:
     def _attention_scale(self) -> Scalar:
         return self.profile.compute_scale * self.profile.attention_scale
 
-    def _gemm_table(self) -> Table:
-        return self.profile.gemm.get(self.precision) or self.profile.gemm["bf16"]
+    def product_efficiency(self, m: Count, n: Count, k: Count) -> Scalar:
+        """Share of the dense peak that one product's arithmetic reaches, its fixed time apart."""
+        precision = self.precision if self.precision in self.profile.gemm else "bf16"
+        share, cut = self.profile.gemm[precision].at(m, n, k), self.profile.matmul_tiles.get(precision)
+        return share if cut is None else share * tiled_efficiency(cut, m, n, k, self.accelerator.multiprocessors)
 
     def _attention_table(self) -> Table:
         tables = self.profile.attention
@@ -162,3 +179,18 @@ class Kernels:
     def stream(self, traffic: Bytes) -> Seconds:
         """A kernel that only moves data."""
         return cost.memory_bound_time(traffic, self.bandwidth)
+
+
+def tiled_efficiency(cut: MatmulTiles, m: Count, n: Count, k: Count, multiprocessors: Count) -> Scalar:
+    """What the best of a part's tiles leaves of the peak."""
+    waves = {"half_rate_depth": cut.half_rate_depth, "wave_exponent": cut.wave_exponent}
+    each = (
+        rate * cost.tile_efficiency(m, n, k, rows=rows, columns=columns, multiprocessors=multiprocessors, **waves)
+        for rows, columns, rate in cut.tiles
+    )
+    return reduce(np.maximum, each)
+
+
+def _at(table: Table, *coordinates: Count) -> Scalar:
+    """The value at a point; a table may leave out the last axes."""
+    return table.at(*coordinates[: len(table.axes)])

@@ -40,7 +40,9 @@ _SHARDED = (
 
 TIME_TERMS: Mapping[str, Term] = {
     "matmul": Term(
-        "matrix products", "compute", (kernels.matmul_time, kernels.grouped_matmul_time, flops.matmul_flops)
+        "matrix products",
+        "compute",
+        (kernels.matmul_time, kernels.grouped_matmul_time, kernels.tile_efficiency, flops.matmul_flops),
     ),
     "attention": Term(
         "attention",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from planner.quantities import Scalar, Seconds
+from planner.quantities import Count, Scalar, Seconds
 from planner.tables import Table
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
@@ -34,17 +34,30 @@ class CollectiveFit:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class MatmulTiles:
+    """How a library cuts matrix products where it fills multiprocessors in waves (see `cost.kernels.tile_efficiency`).
+
+    `tiles` are output rows, output columns and a rate; a table beside it holds what share of the peak that leaves.
+    """
+
+    tiles: tuple[tuple[Count, Count, Scalar], ...]
+    half_rate_depth: Count
+    wave_exponent: Scalar
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Measured efficiencies; `level` says how much was measured.
 
-    `gemm` maps a precision to the share of its dense peak by (m, n, k), once `kernel_overhead` is taken off the time.
+    `gemm` maps a precision to the share of its dense peak by (m, n, k), once `kernel_overhead` is taken off the time;
+    where `matmul_tiles` has the precision too, of what its tiles leave of the peak.
     `attention` maps a backend to the share of the 16-bit peak that the forward kernel reaches on the FLOPs it
-    computes, by (head_dim, seq_len), once `attention_overhead` is taken off. `grouped_matmul` is the share of a plain
-    product's rate that a grouped one (experts) reaches, by (tokens per expert, intermediate size). `collectives`
-    maps (link or fabric kind, collective) to its fit; collectives are all_reduce, all_gather, reduce_scatter,
-    all_to_all, send_recv, broadcast, and between domains all_reduce_two_domains and
-    all_reduce_trees.
+    computes, by (head_dim, seq_len, sequences x heads, query heads per key-value head), once `attention_overhead` is
+    taken off. `grouped_matmul` is the share of a plain product's rate that a grouped one (experts) reaches, by (tokens
+    per expert, intermediate size, experts, ranks that read the same tokens). Of both, a table may leave out the last
+    axes. `collectives` maps (link or fabric kind, collective) to its fit; collectives are all_reduce, all_gather,
+    reduce_scatter, all_to_all, send_recv, broadcast, and between domains all_reduce_two_domains and all_reduce_trees.
     """
 
     accelerator: str
@@ -74,6 +87,7 @@ class Profile:
     attention_overhead: Seconds = 8e-6
     """Fixed part of a fused attention kernel's time on the device."""
     grouped_matmul: Table | None = None
+    matmul_tiles: Mapping[str, MatmulTiles] = field(default_factory=dict)
     fixed_time: Seconds = 5e-3
     """Per step: clipping, logging, synchronisation."""
     error: Scalar = 0.25

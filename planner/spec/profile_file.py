@@ -10,13 +10,14 @@ from typing import Any
 
 from planner.errors import FileFormatError
 from planner.spec.json_files import read_json, table_from_json, table_to_json, write_json
-from planner.spec.profile import LEVELS, CollectiveFit, Profile
+from planner.spec.profile import LEVELS, CollectiveFit, MatmulTiles, Profile
 from planner.tables import Table
 
 SCHEMA_VERSION = 1
 GEMM_AXES = ("m", "n", "k")
-ATTENTION_AXES = ("head_dim", "seq_len")
-GROUPED_AXES = ("tokens_per_expert", "intermediate_size")
+ATTENTION_AXES = ("head_dim", "seq_len", "sequences_x_heads", "queries_per_key")
+GROUPED_AXES = ("tokens_per_expert", "intermediate_size", "experts", "sharing_ranks")
+"""Of these two, a table may leave out the last axes, on which it then does not depend; two stay."""
 TIMES = ("launch_time", "kernel_overhead", "attention_overhead", "fixed_time")
 FACTORS = (
     "compute_scale", "attention_scale", "attention_backward_efficiency", "elementwise_scale", "memory_efficiency",
@@ -34,10 +35,15 @@ def write_profile(profile: Profile, path: Path) -> None:
     """Write a profile so that `read_profile` gives it back (shares to 4 digits); whole or not at all."""
     tables: dict[str, Any] = {
         "gemm": {name: table_to_json(table, GEMM_AXES) for name, table in profile.gemm.items()},
-        "attention": {name: table_to_json(table, ATTENTION_AXES) for name, table in profile.attention.items()},
+        "attention": {
+            name: table_to_json(table, ATTENTION_AXES[: len(table.axes)]) for name, table in profile.attention.items()
+        },
     }
     if profile.grouped_matmul:
-        tables["grouped_matmul"] = table_to_json(profile.grouped_matmul, GROUPED_AXES)
+        names = GROUPED_AXES[: len(profile.grouped_matmul.axes)]
+        tables["grouped_matmul"] = table_to_json(profile.grouped_matmul, names)
+    if profile.matmul_tiles:
+        tables["matmul_tiles"] = {name: asdict(tiles) for name, tiles in profile.matmul_tiles.items()}
     head = {"schema_version": SCHEMA_VERSION} | {name: getattr(profile, name) for name in _HEAD}
     numbers = {name: float(getattr(profile, name)) for name in NUMBERS}
     times = {f"{name}_s": float(getattr(profile, name)) for name in TIMES}
@@ -64,6 +70,8 @@ def read_profile(path: Path) -> Profile:
     given |= {name: tuple(map(str, _list(data, name, path))) for name in TEXTS if name in data}
     if "grouped_matmul" in data:
         given["grouped_matmul"] = _table(data["grouped_matmul"], GROUPED_AXES, "grouped_matmul", path)
+    if "matmul_tiles" in data:
+        given["matmul_tiles"] = _tiles(data["matmul_tiles"], f"{path}: matmul_tiles")
     return Profile(
         **given,
         gemm=_tables(data, "gemm", GEMM_AXES, path),
@@ -73,7 +81,7 @@ def read_profile(path: Path) -> Profile:
 
 
 _HEAD = ("accelerator", "stack", "level")
-_TABLES = ("gemm", "attention", "grouped_matmul", "collectives")
+_TABLES = ("gemm", "attention", "grouped_matmul", "matmul_tiles", "collectives")
 
 
 def _fit_to_json(link: str, collective: str, fit: CollectiveFit) -> dict[str, Any]:
@@ -98,6 +106,25 @@ def _fit_from_json(entry: Mapping[str, Any], path: Path) -> tuple[tuple[str, str
 _FIT_FIELDS = tuple(field.name for field in fields(CollectiveFit) if field.name != "source")
 
 
+def matmul_tiles_from_json(entry: Any) -> MatmulTiles:
+    """The inverse of `dataclasses.asdict`. Raises KeyError, TypeError or ValueError where `entry` is no such thing."""
+    tiles = tuple((float(rows), float(columns), float(rate)) for rows, columns, rate in entry["tiles"])
+    found = MatmulTiles(tiles, float(entry["half_rate_depth"]), float(entry["wave_exponent"]))
+    numbers = [value for tile in tiles for value in tile]
+    if not tiles or not all(math.isfinite(value) and value > 0 for value in numbers):
+        raise ValueError("tiles should be positive rows, columns and rate")
+    if not 0 <= found.wave_exponent <= 1 or not 0 <= found.half_rate_depth < math.inf:
+        raise ValueError("wave_exponent should lie between 0 and 1, half_rate_depth should be a depth")
+    return found
+
+
+def _tiles(entries: Any, where: str) -> dict[str, MatmulTiles]:
+    try:
+        return {str(name): matmul_tiles_from_json(entry) for name, entry in entries.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"are no tiles ({error})", where=where) from error
+
+
 def _tables(data: Mapping[str, Any], key: str, axes: tuple[str, ...], path: Path) -> dict[str, Table]:
     entries = data.get(key)
     if not isinstance(entries, dict) or not entries:
@@ -107,7 +134,8 @@ def _tables(data: Mapping[str, Any], key: str, axes: tuple[str, ...], path: Path
 
 def _table(entry: Any, axes: tuple[str, ...], key: str, path: Path) -> Table:
     try:
-        if tuple(entry["axes"]) != axes:
+        names = tuple(entry["axes"])
+        if names != axes[: max(len(names), 2)] or (axes == GEMM_AXES and names != axes):
             raise ValueError(f"axes should be {', '.join(axes)}")
         table = table_from_json(entry)
     except (KeyError, TypeError, ValueError) as error:

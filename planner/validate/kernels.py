@@ -15,10 +15,10 @@ from planner.errors import SpecError
 from planner.estimate.kernels import BYTES, AttentionCore, Kernels
 from planner.quantities import Column, Count, Seconds
 from planner.spec.accelerator import Accelerator
-from planner.spec.profile import LEVELS
+from planner.spec.profile import LEVELS, Profile
 from planner.validate.collectives import Calls, class_times, level_of
 from planner.validate.collectives_columns import StatedCall, collective_name
-from planner.validate.kernels_columns import KernelRows
+from planner.validate.kernels_columns import KernelRows, up_width
 
 CALIBRATED, TRANSFERRED, DATASHEET = LEVELS
 PRECISIONS = {"fp8_block": "fp8", "float16": "fp16", "bfloat16": "bf16", "half": "fp16"}
@@ -27,6 +27,8 @@ LARGEST: Count = 1e12
 """Of any dimension: far beyond what memory holds."""
 
 Counts = Mapping[str, Column]
+Timed = tuple[Seconds, bool]
+"""Times, and whether this very kernel was timed on this accelerator."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +53,23 @@ def _computed(rows: KernelRows) -> KernelTimes:
         index = every[reason[every] == ""]
         try:
             part = accelerator(words[0])
-            time[index] = evaluate(part, words[1:], {name: column[index] for name, column in rows.counts.items()})
-            level[index] = _level(part)
+            shape = {name: column[index] for name, column in rows.counts.items()}
+            time[index], timed = evaluate(part, words[1:], shape)
+            level[index] = CALIBRATED if timed else TRANSFERRED if measured_part(part) else DATASHEET
         except SpecError as error:
             reason[index] = str(error)
     return KernelTimes(time, level, reason)
 
 
-def _matmul(part: Accelerator, words: tuple[str, ...], shape: Counts) -> Seconds:
-    return _kernels(part, words[0]).matmul(shape["m"], shape["n"], shape["k"])
+def _matmul(part: Accelerator, words: tuple[str, ...], shape: Counts) -> Timed:
+    profile, timed = kernels_alone(part)
+    return _kernels(part, profile, words[0]).matmul(shape["m"], shape["n"], shape["k"]), timed
 
 
-def _attention(part: Accelerator, words: tuple[str, ...], shape: Counts) -> Seconds:
-    kernel, causal, direction = words
+def _attention(part: Accelerator, words: tuple[str, ...], shape: Counts) -> Timed:
+    kernel, causal, direction = words[0], _flag(words[1]), words[2].lower()
+    if direction not in ("forward", "backward"):
+        raise SpecError(f"should be forward or backward, not {direction!r:.40}", where="direction")
     core = AttentionCore(
         batch=shape["batch"],
         queries=shape["seq_len"],
@@ -72,34 +78,29 @@ def _attention(part: Accelerator, words: tuple[str, ...], shape: Counts) -> Seco
         key_value_heads=shape["kv_heads"],
         key_dim=shape["head_dim"],
         value_dim=shape["head_dim"],
-        causal=_flag(causal),
+        causal=causal,
     )
-    forward, backward = _kernels(part, "bf16", kernel or "flash").attention(core)
-    if direction.lower() not in ("forward", "backward"):
-        raise SpecError(f"should be forward or backward, not {direction!r:.40}", where="direction")
-    return forward if direction.lower() == "forward" else backward
+    profile, timed = kernels_alone(part, attention=kernel if causal else f"{kernel} unmasked")
+    forward, backward = _kernels(part, profile, "bf16").attention(core)
+    return (forward, timed) if direction == "forward" else (backward, False)
 
 
-def _experts(part: Accelerator, words: tuple[str, ...], shape: Counts) -> Seconds:
-    """The gated block of one rank's experts: gate and up in one product, then down; balanced routing."""
-    kernels = _kernels(part, words[0])
-    tokens = shape["tokens"] * shape["topk"] / shape["ep"]
-    experts, width = shape["experts"] / shape["ep"], shape["intermediate"]
-    up = kernels.grouped_matmul(tokens, 2 * width, shape["hidden"], experts, width=width)
-    return up + kernels.grouped_matmul(tokens, shape["hidden"], width, experts, width=width)
+def _experts(part: Accelerator, words: tuple[str, ...], shape: Counts) -> Timed:
+    """The block of one rank's experts: gate (if any) and up in one product, then down; balanced routing."""
+    library, dtype = words
+    profile, timed = kernels_alone(part, grouped=f"{library} {dtype}")
+    kernels, ranks = _kernels(part, profile, dtype), shape["ep"]
+    rows, experts, width = shape["tokens"] * shape["topk"] / ranks, shape["experts"] / ranks, shape["intermediate"]
+    hidden, common = shape["hidden"], {"width": width, "sharing_ranks": ranks}
+    up = kernels.grouped_matmul(rows, up_width(hidden, width), hidden, experts, **common)
+    return up + kernels.grouped_matmul(rows, hidden, width, experts, **common), timed
 
 
-def _kernels(part: Accelerator, precision: str, backend: str = "flash") -> Kernels:
+def _kernels(part: Accelerator, profile: Profile, precision: str) -> Kernels:
     name = PRECISIONS.get(precision.lower(), precision.lower())
     if name not in BYTES:
         raise SpecError(f"should be one of {', '.join(BYTES)}, not {precision!r:.40}", where="dtype")
-    return Kernels(part, kernels_alone(part), name, backend)
-
-
-def _level(part: Accelerator) -> str:
-    """What the prediction of a kernel rests on: measured on the part, on a similar one, or neither."""
-    measured = measured_part(part)
-    return CALIBRATED if measured == part.name else TRANSFERRED if measured else DATASHEET
+    return Kernels(part, profile, name, "flash")
 
 
 def _flag(text: str) -> bool:
@@ -147,9 +148,9 @@ def _call(rows: KernelRows, row: int, reason: str) -> StatedCall:
     )  # fmt: skip
 
 
-KINDS: dict[str, tuple[tuple[str, ...], Callable[[Accelerator, tuple[str, ...], Counts], Seconds]]] = {
+KINDS: dict[str, tuple[tuple[str, ...], Callable[[Accelerator, tuple[str, ...], Counts], Timed]]] = {
     "gemm": (("dtype",), _matmul),
     "attention": (("kernel", "causal", "direction"), _attention),
-    "moe": (("dtype",), _experts),
+    "moe": (("library", "dtype"), _experts),
 }
 """Kind -> the words that choose a kernel beside the accelerator, and what predicts the rows that share them."""

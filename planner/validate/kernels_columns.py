@@ -16,6 +16,20 @@ EMPTY = ("", "-", "nan", "na", "n/a", "null", "none", "unknown")
 """What a cell that says nothing looks like."""
 TIME = "time_us"
 
+UNGATED = ((2048, 5120), (8192, 5120), (2688, 1856))
+"""(hidden, intermediate) of expert blocks without a gate: with one, their three weight matrices would have to be read
+at up to 1.35 times the memory's datasheet rate, on every accelerator that was timed. Nemotron 3 has such blocks."""
+
+
+def up_width(hidden: Column, intermediate: Column) -> Column:
+    """Outputs of an expert's first product: gate and up together, or up alone where the block is known to have no gate.
+
+    >>> up_width(np.array([4096.0, 2048.0]), np.array([14336.0, 5120.0])).tolist()
+    [28672.0, 5120.0]
+    """
+    ungated = np.any([(hidden == h) & (intermediate == f) for h, f in UNGATED], axis=0)
+    return np.where(ungated, 1.0, 2.0) * intermediate
+
 
 @dataclass(frozen=True)
 class Schema:

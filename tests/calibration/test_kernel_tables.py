@@ -2,16 +2,22 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from calibration.grids import fit_table
 from calibration.kernel_tables import write_kernel_tables
+from calibration.tile_fits import fit_tiles
 from planner.cost.flops import attention_flops, matmul_flops
+from planner.estimate.kernels import tiled_efficiency
 from planner.spec.json_files import table_from_json
+from planner.spec.profile import MatmulTiles
 from planner.tables import Table
 
+SHIPPED = Path(__file__).parents[2] / "planner" / "catalogue" / "kernels"
+FULL_TABLES = Path(__file__).parents[2] / "../shared/data"
 PEAK = 300e12
 BANDWIDTH = 2e12
 OVERHEAD = 3e-6
@@ -108,6 +114,7 @@ def test_file_says_source_library_date_and_number_of_points(tables):
     assert tables["date"] == "2026-01-02"
     assert "commit" in tables["source"]
     assert (tables["gemm"]["bf16"]["library"], tables["gemm"]["bf16"]["points"]) == ("lib 1", 700)
+    assert "tiles" not in tables["gemm"]["bf16"]  # the truth has none
 
 
 def test_fixed_part_of_the_time_is_found(tables):
@@ -129,17 +136,18 @@ def test_held_out_error_of_the_table_is_least(tables):
 
 
 def test_best_attention_kernel_is_chosen_and_its_shares_found(tables):
-    entry = tables["attention"]["flash"]
-    table = table_from_json(entry)
-    assert entry["kernel"] == "tuned"
+    assert tables["attention"]["best"] == "tuned"
+    table = table_from_json(tables["attention"]["kernels"]["tuned"])
     for head_dim, seq_len in ((64, 1024), (128, 4096), (128, 16384)):
-        assert table.at(head_dim, seq_len) == pytest.approx(attention_share(head_dim, seq_len), rel=0.07)
+        assert table.at(head_dim, seq_len, 256, 8) == pytest.approx(attention_share(head_dim, seq_len), rel=0.07)
 
 
 def test_grouped_share_of_the_tuned_library_is_found(tables):
-    entry = tables["grouped_matmul"]
-    assert entry["library"] == "grouped 1"
-    assert table_from_json(entry).at(1024, 2048) == pytest.approx(GROUPED_SHARE, rel=0.05)
+    training = tables["grouped_matmul"]["training"]
+    assert training["library"] == "grouped 1"
+    assert table_from_json(training).at(1024, 2048) == pytest.approx(GROUPED_SHARE, rel=0.05)
+    table = table_from_json(tables["grouped_matmul"]["kernels"]["loop 1 bf16"])
+    assert table.at(1024, 2048, 8, 1) == pytest.approx(0.2, rel=0.05)
 
 
 def test_typical_shapes_reach_one_and_fall_for_small_products(made):
@@ -162,3 +170,56 @@ def test_fit_does_not_run_away_where_there_are_no_points():
     values = fit_table(axes, [x], 0.1 * x).values
     assert values.min() >= 0.1
     assert values.max() <= 0.9
+
+
+def test_tiles_are_found_where_products_fill_the_part_in_waves():
+    random = np.random.default_rng(5)
+    m, n, k = (2.0 ** random.uniform(low, 14, 600) for low in (8, 9, 9))
+    truth = MatmulTiles(((128.0, 256.0, 0.9), (256.0, 128.0, 0.9)), half_rate_depth=200.0, wave_exponent=1.0)
+    found = fit_tiles(tiled_efficiency(truth, m, n, k, 108), {"m": m, "n": n, "k": k}, 108)
+    error = tiled_efficiency(found, m, n, k, 108) / tiled_efficiency(truth, m, n, k, 108) - 1
+    assert np.median(np.abs(error)) < 0.01
+    assert found.wave_exponent > 0.9
+
+
+@pytest.mark.parametrize(
+    ("find", "median", "p90"),
+    [
+        (lambda data: data["gemm"], 0.04, 0.12),
+        (lambda data: data["attention"]["kernels"], 0.06, 0.15),
+        (lambda data: data.get("grouped_matmul", {"kernels": {}})["kernels"], 0.10, 0.30),
+    ],
+    ids=["gemm", "attention", "moe"],
+)
+def test_errors_of_held_out_shapes_stay_under_their_bars(find, median, p90):
+    """Over all parts and kernels, each with the weight of its points."""
+    entries = [
+        entry for path in SHIPPED.glob("*.json") if path.stem != "typical" for entry in find(read(path)).values()
+    ]
+    used = [entry["held_out_error"]["tiled" if "tiles" in entry else "table"] for entry in entries]
+    weights = [entry["points"] for entry in entries]
+    assert np.average([error["median"] for error in used], weights=weights) < median
+    assert np.average([error["p90"] for error in used], weights=weights) < p90
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FULL_TABLES.exists(), reason="needs the measured kernel times")
+def test_shipped_files_are_what_the_command_makes(tmp_path):
+    for path in write_kernel_tables(FULL_TABLES, tmp_path, made=read(SHIPPED / "l40s.json")["date"]):
+        assert_alike(read(path), read(SHIPPED / path.name))
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def assert_alike(made, shipped):
+    """Equal but for the last digits of numbers, which depend on the linear algebra of a machine."""
+    if isinstance(made, dict):
+        assert set(made) == set(shipped)
+        for key, value in made.items():
+            assert_alike(value, shipped[key])
+    elif isinstance(made, list):
+        assert np.array(made) == pytest.approx(np.array(shipped), rel=0.02)
+    else:
+        assert made == (pytest.approx(shipped, rel=0.02, abs=1e-3) if isinstance(made, float) else shipped)

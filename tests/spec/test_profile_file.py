@@ -6,13 +6,14 @@ import pytest
 
 from planner.errors import FileFormatError
 from planner.spec.json_files import write_json
-from planner.spec.profile import CollectiveFit, Profile
+from planner.spec.profile import CollectiveFit, MatmulTiles, Profile
 from planner.spec.profile_file import read_profile, write_profile
 from planner.tables import Table
 
 GEMM = Table.of([[256, 8192], [512, 8192], [512, 8192]], [0.2, 0.5, 0.4, 0.7, 0.5, 0.75, 0.6, 0.8125])
 ATTENTION = Table.of([[64, 128], [512, 16384]], [0.1, 0.45, 0.15, 0.62])
 GROUPED = Table.of([[16, 4096], [768, 8192]], [0.9, 1.0, 0.6, 1.0])
+TILES = MatmulTiles(((128.0, 256.0, 1.0), (64.0, 64.0, 0.6)), half_rate_depth=210.0, wave_exponent=0.6)
 FITTED = Profile(
     accelerator="h100-sxm",
     stack="megatron-core",
@@ -27,6 +28,7 @@ FITTED = Profile(
     overlap_penalty=0.51,
     launch_time=7e-6,
     grouped_matmul=GROUPED,
+    matmul_tiles={"bf16": TILES},
     error=0.031,
     sources=("our own cluster",),
     notes=("8 runs",),
@@ -134,3 +136,24 @@ def test_file_that_is_no_json_object_is_refused(tmp_path, content):
 def test_missing_file_is_refused(tmp_path):
     with pytest.raises(FileFormatError, match="cannot be read"):
         read_profile(tmp_path / "absent.json")
+
+
+def test_tables_of_attention_and_experts_may_have_more_axes(tmp_path):
+    fine = Table.of([[64, 128], [512, 16384], [8, 512], [1, 8]], np.linspace(0.1, 0.6, 16).tolist())
+    write_profile(replace(FITTED, attention={"flash": fine}, grouped_matmul=fine), tmp_path / "fine.json")
+    found = read_profile(tmp_path / "fine.json")
+    assert len(found.attention["flash"].axes) == len(found.grouped_matmul.axes) == 4
+
+
+@pytest.mark.parametrize(
+    ("tiles", "problem"),
+    [
+        ([], "are no tiles"),
+        ({"bf16": {"tiles": [[128, 256]], "half_rate_depth": 100, "wave_exponent": 1}}, "are no tiles"),
+        ({"bf16": {"tiles": [[128, 0, 1]], "half_rate_depth": 100, "wave_exponent": 1}}, "positive rows"),
+        ({"bf16": {"tiles": [[128, 256, 1]], "half_rate_depth": 100, "wave_exponent": 2}}, "wave_exponent"),
+    ],
+)
+def test_tiles_that_cannot_be_are_refused(path, tiles, problem):
+    with pytest.raises(FileFormatError, match=problem):
+        read_profile(edited(path, matmul_tiles=tiles))

@@ -1,5 +1,8 @@
 """Tables of timed kernels, predicted from the stated shape."""
 
+import gzip
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -22,6 +25,11 @@ TABLES = {
         "H100-SXM5-80GB,2.29,all_reduce,8,268435456,fp16,2100",
     ),
 }  # fmt: skip
+
+
+SAMPLES = Path(__file__).parents[1] / "data" / "kernels"
+"""A random part of the tables that the catalogue's kernels were fitted to: ai-dynamo/aiconfigurator, Apache-2.0, commit
+095f58a."""
 
 
 @pytest.fixture
@@ -130,3 +138,38 @@ def test_sixty_thousand_rows_are_predicted_as_columns(write):
     report = kernels_report("attention", write("attention", *rows))
     assert report.score().n == 60_000
     assert (np.diff(report.made.time[np.argsort(lengths)]) >= 0).mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    ("kind", "median", "p90"), [("gemm", 0.04, 0.12), ("attention", 0.03, 0.08), ("moe", 0.05, 0.2)]
+)
+def test_shipped_tables_give_a_sample_of_what_they_were_fitted_to(kind, median, p90, tmp_path):
+    path = tmp_path / f"{kind}.csv"
+    path.write_bytes(gzip.decompress((SAMPLES / f"{kind}.csv.gz").read_bytes()))
+    report = kernels_report(kind, path)
+    assert report.score().n == len(report.rows) >= 900
+    assert report.score().median < median
+    assert report.score().p90 < p90
+    assert abs(report.score().bias) < 0.02
+    assert set(report.made.level) == {"calibrated"}
+
+
+def test_a_kernel_that_was_not_timed_on_the_part_stands_on_another(write):
+    row = TABLES["attention"][1]
+    rows = (row, row.replace("vllm_flash_attn_fa3", "my_kernel"), row.replace("forward", "backward"))
+    report = kernels_report("attention", write("attention", *rows))
+    assert report.made.level.tolist() == ["calibrated", "transferred", "transferred"]
+    assert report.made.time[1] == report.made.time[0]
+    assert report.made.time[2] > 2 * report.made.time[0]
+
+
+def test_experts_known_to_have_no_gate_do_two_thirds_of_the_work(write):
+    rows = [f"H100,none,bf16,65536,2048,{width},22,512,1," for width in (5120, 5121)]
+    gated, without = (kernels_report("moe", write("moe", row)).made.time[0] for row in rows[::-1])
+    assert without / gated == pytest.approx(2 / 3, rel=0.05)
+
+
+def test_keys_shared_by_queries_make_attention_no_slower(write):
+    rows = [f"H100-SXM5-80GB,vllm,vllm_flash_attn_fa3,4,1024,32,{keys},128,True,forward," for keys in (1, 8, 32)]
+    time = kernels_report("attention", write("attention", *rows)).made.time
+    assert time[0] < time[1] < time[2]
