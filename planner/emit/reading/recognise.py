@@ -25,15 +25,11 @@ KNOWN = (
 )
 OWN_TRAINER = "trainer"
 """The planner's own trainer, as a module."""
-LARGEST = 2_000_000
-"""Bytes above which a file is no file of settings: longer ones would take seconds to split into words."""
 
 
 def read_settings(path: Path) -> Settings:
     """The settings of a file, or of what it starts beside itself. Raises FileFormatError where it is none of them."""
     source = Source(path)
-    if path.is_file() and path.stat().st_size > LARGEST:
-        raise source.error(f"is too large to be settings; known are {KNOWN}")
     text = text_of(path)
     try:
         found = _by_suffix(text, source) or _script(shell_words(text), source)

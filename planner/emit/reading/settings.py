@@ -10,6 +10,8 @@ from typing import Any
 from planner.errors import FileFormatError
 
 LARGEST = 2**31
+MOST_CHARACTERS = 2_000_000
+"""Characters above which a file is no file of settings: more would take seconds to split into words."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,17 @@ def _shown(value: Any) -> str:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file. Raises FileFormatError where it cannot be read."""
+    """The text of a file. Raises FileFormatError where it cannot be read or is too large."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
     except OSError as error:
         raise FileFormatError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:
         raise FileFormatError("is not UTF-8 text", where=str(path)) from error
+    if len(text) > MOST_CHARACTERS:
+        raise FileFormatError(f"has more than {MOST_CHARACTERS:,} characters, too many for settings", where=str(path))
+    return text
 
 
 def model_beside(path: Path) -> Path | None:
