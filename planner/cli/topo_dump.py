@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +23,10 @@ def is_dump(text: str) -> bool:
     """Whether a command's CLUSTER is a file other than a cluster TOML, whatever that is called."""
     path = Path(text)
     try:
-        if text.lower().endswith(".toml") or not path.is_file():
+        if text.lower().endswith(".toml") or path.is_dir() or not path.exists():
             return path.suffix.lower() in SUFFIXES
+        if not path.is_file():  # a pipe, which can be read once only
+            return True
         with path.open("rb") as file:
             start = file.read(2**20).decode("utf-8")
         return not _is_cluster(start)
@@ -61,7 +64,7 @@ def show_dump(
     if written:
         say()
         say(f"Wrote {written}. Use it with:")
-        whole_line(f"  planner recommend llama-3.1-8b {written}")
+        whole_line(f"  planner recommend llama-3.1-8b {shlex.quote(str(written))}")
     return None
 
 

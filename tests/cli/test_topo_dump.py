@@ -1,6 +1,9 @@
 """`planner topo show` and `planner topo check` on what machines print."""
 
 import json
+import os
+import shlex
+import threading
 
 import pytest
 
@@ -155,3 +158,20 @@ def test_the_reason_for_refusing_a_real_file_is_plain(planner):
 def test_narrow_windows_wrap_what_was_read(planner, host):
     shown = planner("topo", "show", host, "--gpu", "h100", COLUMNS="60").stdout
     assert all(len(line) <= 60 or "node" in line or "GB/s" in line for line in shown.splitlines())
+
+
+def test_a_pipe_is_what_a_machine_printed(planner, host, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(host.read_text(),))
+    writer.start()
+    result = planner("topo", "show", pipe)
+    writer.join()
+    assert "every pair of the 8 GPUs" in result.stdout
+
+
+def test_the_command_for_a_written_cluster_takes_its_name_as_one_word(planner, host, tmp_path):
+    path = tmp_path / "my cluster.toml"
+    result = planner("topo", "show", host, "--gpu", "h100-sxm", "--toml", path)
+    command = shlex.split(result.stdout.splitlines()[-1])
+    assert command == ["planner", "recommend", "llama-3.1-8b", str(path)]
