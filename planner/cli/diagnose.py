@@ -55,7 +55,8 @@ def _print(found: Diagnosis) -> None:
     from planner.quantities import three_digits
 
     say(found.sentence)
-    say()
+    if found.case.files:
+        say()
     for each in found.case.files:
         say(f"{each.path}: {each.taken_for}", indent="  ")
     if found.readings:

@@ -17,6 +17,7 @@ from planner.answer.question import ask
 from planner.answer.ranked_plan import RankedPlan
 from planner.emit.reading.settings import Settings
 from planner.errors import FileFormatError, PlannerError
+from planner.estimate.interval import Verdict
 from planner.spec.batch import read_batch_size
 
 
@@ -99,11 +100,22 @@ class Plans:
         found = evaluate(question, judged_plan(question))
         if question.assumed:
             self.notes.append(f"assumed: {'; '.join(question.assumed)}")
+        if not asked.fix and found.verdict is Verdict.DOES_NOT_FIT and self._ran():
+            self.notes.append(
+                f"no plan fits {self.model} on {self.cluster} as assumed, and yet it ran: it is trained otherwise "
+                "(adapters, another optimizer, offload), which its settings or a plan.json tell"
+            )
+            return None
         if not asked.fix:
             self.notes.append(
                 f"no plan is told: held against the best one, {found.words} (--fix or --plan tells another)"
             )
         return found
+
+    def _ran(self) -> bool:
+        """Whether there are figures of a run, and no message of one that ended."""
+        figures = self.asked.measured_tps or self.asked.measured_mem or any(file.log for file in self.files)
+        return bool(figures) and not any(file.signs for file in self.files)
 
 
 def files_of(asked: Asked) -> tuple[Path, ...]:

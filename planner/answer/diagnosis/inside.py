@@ -136,9 +136,8 @@ def findings(case: Case) -> Iterator[Cause]:
 
 
 def _one_node(case: Case) -> bool:
-    """Whether what was measured is known to have been on one node."""
-    known = bool(case.plan or case.checks or any(log.nodes or log.hosts for _, log in case.nccl))
-    return known and not case.across
+    """Whether a run or a table is judged, and was on one node; a log of NCCL alone does not tell where a job runs."""
+    return bool(case.plan or case.checks) and not case.across
 
 
 def small_messages(case: Case) -> Iterator[Cause]:

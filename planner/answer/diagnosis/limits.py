@@ -16,6 +16,7 @@ from planner.explain.reasons import time_terms
 from planner.quantities import format_seconds
 from planner.search.legality import reasons
 from planner.search.problem import Problem
+from planner.spec.cluster import Wiring
 from planner.spec.codec import plan_to_plain
 from planner.spec.plan import GradientSync, Offload, Plan, Recompute, Schedule, Sharding
 from planner.topology.links import Links
@@ -136,12 +137,13 @@ def _fewer_reductions(each: Plan) -> list[Plan]:
 
 
 def tensor_across(case: Case) -> Iterator[Cause]:
-    """Tensor parallelism over more than a node's own links."""
+    """Tensor parallelism over PCIe or between nodes; over a node's own links only where less of it is surely faster."""
     plan = case.plan
     if plan is None or _shares(plan)["tp_exposed"] < LARGE:
         return
-    links, each = _links(plan).tp, plan.plan
-    over = plan.question.cluster.node.fabric.name if links.size > links.local else plan.question.cluster.node.link
+    links, each, node = _links(plan).tp, plan.plan, plan.question.cluster.node
+    crosses = links.size > links.local
+    own_links = not crosses and node.wiring in (Wiring.SWITCH, Wiring.MESH)
     smaller = []
     for tp in (int(each.tp) // 2, int(each.tp) // 4, 1):
         factor = int(each.tp) // tp if tp >= 1 and each.tp % tp == 0 else 0
@@ -154,11 +156,13 @@ def tensor_across(case: Case) -> Iterator[Cause]:
             smaller += [replace(changed, sequence_parallel=0) if tp == 1 else changed]
             smaller += [replace(smaller[-1], sharding=int(Sharding.ZERO3))]
     better = _better(plan, smaller)
-    waits = _shares(plan)["tp_exposed"]
+    if own_links and better is None:
+        return
+    waits, over = _shares(plan)["tp_exposed"], node.fabric.name if crosses else node.link
     evidence = f"{waits:.0%} of the expected step waits for tensor parallelism of {int(each.tp)} over {over}"
     otherwise = "a smaller tensor-parallel group, inside the node's own links"
     yield Cause(
-        "tensor parallelism over a slow link",
+        "more tensor parallelism than needed" if own_links else "tensor parallelism over a slow link",
         evidence,
         _would(plan, better, otherwise),
         nccl_tests(case),

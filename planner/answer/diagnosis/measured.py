@@ -16,8 +16,10 @@ from planner.quantities import GIB, format_seconds, to_base
 
 SPEED, MEMORY = "speed", "memory"
 GIVEN = Path("the command line")
-RATE = re.compile(r"(\d[\d,_]*(?:\.\d*)?|\.\d+)\s*([KkMm]?)\s*(?:/\s*(gpu|total|all))?", re.ASCII | re.IGNORECASE)
-SIZE = re.compile(r"(\d[\d,_]*(?:\.\d*)?|\.\d+)\s*([KMGT]i?B)?", re.ASCII)
+NUMBER = r"((?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?|\.\d+)"
+"""A number with commas between thousands only: 26,5 is none, and not 265."""
+RATE = re.compile(NUMBER + r"\s*([KkMm]?)\s*(?:/\s*(gpu|total|all))?", re.ASCII | re.IGNORECASE)
+SIZE = re.compile(NUMBER + r"\s*([KMGT]i?B)?", re.ASCII)
 FACTORS = {"": 1.0, "k": 1e3, "m": 1e6}
 
 

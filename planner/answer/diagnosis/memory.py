@@ -297,7 +297,8 @@ def plainly_full(case: Case) -> Iterator[Cause]:
             FULL,
             f"{_where(file, sign)}: {said or sign.text}",
             MOMENTS.get(sign.words.get("moment", ""), MOMENTS["backward"]),
-            "planner fits MODEL CLUSTER --fix ...  # the plan's items, moment by moment, and what each change gives",
+            f"{fits(case.plan) if case.plan else 'planner fits MODEL CLUSTER --fix ...'}"
+            "  # the plan's items, moment by moment, and what each change gives",
             Strength.POSSIBLE,
             gain=0.1,
         )

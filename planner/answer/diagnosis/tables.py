@@ -112,6 +112,9 @@ def check_tables(
                 notes.append(f"{file.path}, line {table.line}: {made}")
             else:
                 checks.append(made)
+                largest = max(sample.size for sample in made.samples)
+                if largest < RANGES[0][2]:
+                    notes.append(f"{made.where()}: sizes up to {_size_words(largest)} show latency, not bandwidth")
     return checks, list(dict.fromkeys(notes))
 
 

@@ -181,3 +181,9 @@ def test_measured_memory_is_compared_with_what_the_device_reports(judge, fsdp):
 def test_a_memory_that_is_none_is_refused_with_what_would_be_right(judge, fsdp, text):
     with pytest.raises(SpecError, match=r"--measured-mem: .*26\.5GiB"):
         judge(fsdp[0], measured_mem=text)
+
+
+def test_out_of_memory_with_a_known_plan_names_its_fits_command(file, judge):
+    path = file("oom.log", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB.\n")
+    found = judge(path, model="llama-3.1-8b", cluster="2xrtx-4090")
+    assert all("MODEL CLUSTER" not in each.next_command for each in found.causes)

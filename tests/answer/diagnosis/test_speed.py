@@ -165,3 +165,21 @@ def test_a_network_measured_well_takes_the_blame_from_the_network(file, judge, f
     found = judge(path, fine, measured_tps=f"{0.6 * per_gpu(ranked):.0f}/gpu")
     assert [check.slow for check in found.case.checks] == [False]
     assert found.causes[0].cause not in ("slow link", "TCP fallback", "shared NIC")
+
+
+def test_tensor_parallelism_inside_nvlink_is_no_slow_link(judge, plan):
+    path, _ = plan("llama-3.1-8b", "2xdgx-h100", "tp=8,pp=1,dp_shard=2,sharding=zero1,micro_batch_size=4", seq_len=8192)
+    assert "tensor parallelism over a slow link" not in names(judge(path))
+
+
+def test_a_run_that_no_plan_explains_is_not_held_against_one_that_does_not_fit(judge):
+    found = judge(model="llama-3.1-8b", cluster="2xrtx-4090", measured_tps="900")
+    assert found.comparisons == ()
+    assert found.verdict == "nothing to compare"
+    assert any("it is trained otherwise" in each for each in found.case.notes)
+
+
+@pytest.mark.parametrize("text", ["26,5GiB", "1,2345GiB", ",5GiB"])
+def test_a_comma_parts_thousands_only(judge, fsdp, text):
+    with pytest.raises(SpecError, match="--measured-mem"):
+        judge(fsdp[0], measured_mem=text)

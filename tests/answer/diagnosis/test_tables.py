@@ -141,3 +141,16 @@ def test_public_logs_come_out_as_what_they_are_known_for(judge, name, verdict):
     assert found.verdict == verdict
     if verdict == "no peer access":
         assert "Healthy for that" in found.sentence
+
+
+def test_a_log_that_was_cut_before_its_large_sizes_shows_latency_only(file, judge):
+    whole = nccl_tests(["a"], 440, per_host=8)
+    path = file("cut.log", whole[: whole.index("67108864")])
+    found = judge(path)
+    assert any("up to 16 KiB show latency, not bandwidth" in each for each in found.case.notes)
+
+
+def test_a_log_of_nccl_on_one_node_does_not_hide_a_port_that_is_down(file, judge):
+    log = file("nccl.log", "a:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 8 cudaDev 0 nNodes 1 - Init COMPLETE\n")
+    port = file("ib.txt", "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Down\n\t\tPhysical state: Disabled\n\t\tRate: 400\n")
+    assert judge(log, port).verdict == "port down"
