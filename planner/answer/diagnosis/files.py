@@ -23,7 +23,7 @@ from planner.emit.reading.recognise import read_settings
 from planner.emit.reading.settings import Settings, Source
 from planner.errors import FileFormatError, SpecError
 from planner.quantities import counted
-from planner.spec.plan_file import FILE_NAME
+from planner.spec.plan_file import FILE_NAME, read_plan_file
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".py", ".toml", ".yaml", ".yml", ".json")
 """Endings of files of settings; others are looked at as logs first."""
@@ -68,7 +68,7 @@ def _structured(path: Path, text: str) -> Taken | None:
     if suffix in (".json", ".toml"):
         found = _parsed(text, suffix)
         if suffix == ".json" and found and "plan" in found and "schema_version" in found:
-            return Taken(path, "plan.json", is_plan=True)
+            return _checked(Taken(path, "plan.json", is_plan=True), lambda name: read_plan_file(Path(name)))
         if suffix == ".json" and found and any(key in found for key in MODEL_KEYS):
             return _checked(Taken(path, "a model's config.json", is_model=True), read_model)
         if suffix == ".toml" and {"nodes", "pools"} & found.keys():

@@ -1,5 +1,7 @@
 """What a file is taken for, in any mix; hostile files never do harm."""
 
+import json
+
 import pytest
 
 from planner.answer.diagnosis.files import take
@@ -157,3 +159,12 @@ def test_options_that_a_plan_json_overrules_are_named(judge, fsdp):
     path, _ = fsdp
     found = judge(path, seq_len=2048, fix="tp=8", measured_tps="5000/gpu")
     assert f"--fix and --seq-len left aside: {path} tells it" in found.case.notes
+
+
+def test_a_plan_that_is_malformed_is_no_file_to_judge_by(judge, fsdp):
+    path, _ = fsdp
+    contents = json.loads(path.read_text())
+    contents["plan"]["tp"] = -1
+    path.write_text(json.dumps(contents))
+    with pytest.raises(FileFormatError, match="tp"):
+        judge(path)
