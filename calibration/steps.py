@@ -190,9 +190,7 @@ def toml(one: Learned) -> str:
     lines = [HEADER]
     for name in FACTORS:
         unit = IN_UNITS.get(name)
-        key, value = (
-            (f"{name}_{unit}", getattr(one, name) / to_base(1.0, unit)) if unit else (name, getattr(one, name))
-        )
+        key, value = (f"{name}_{unit}", getattr(one, name) / to_base(1.0, unit)) if unit else (name, getattr(one, name))
         lines.append(f"{key} = {value:.4g}")
     lines += [f"error = {one.error:.3g}", f"plan_error = {one.plan_error:.3g}", f"runs = {one.runs}"]
     names = ", ".join(f'"{name}"' for name in one.sources)

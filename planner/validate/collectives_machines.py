@@ -104,8 +104,10 @@ def machine(*, gpu: str, intra: str, inter: str, nic_gbps_per_node: float, n_ran
     node_rate, rate_known = _rate(inter.lower(), nic_gbps_per_node, standard)
     if domains > 1 and not (fabric_known and rate_known):
         guesses.append(f"network {fabric} at {node_rate / 1e9:.0f} GB/s per node")
-    # A rank sends through its own slot, however many NICs the node has.
-    share = min(limited_bandwidth(fabric, node_rate) * n_nodes / n_ranks, part.pcie_bandwidth)
+    # A rank sends through its own slot and the NICs beside it, however many the node has: 4 x 400 Gb/s gave a single
+    # GPU of each of two nodes 41 to 50 GB/s (nccl-tests issue 232).
+    beside = max(node_rate / standard.gpus_per_node, standard.fabric.nic_bandwidth) or node_rate
+    share = min(limited_bandwidth(fabric, node_rate) * n_nodes / n_ranks, part.pcie_bandwidth, beside)
     return Machine(
         link=link,
         fabric=fabric if domains > 1 else "none",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from planner.errors import FileFormatError
+
+MOST = 256 * 2**20
+"""Characters of a table; what is longer, or never ends, is none."""
 
 
 def csv_rows(path: Path, required: Iterable[str], *, of: str = "") -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -18,7 +22,11 @@ def csv_rows(path: Path, required: Iterable[str], *, of: str = "") -> Iterator[t
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+            text = file.read(MOST + 1)
+        if len(text) > MOST:
+            raise FileFormatError(f"is longer than {MOST // 2**20} million characters", where=str(path))
+        with io.StringIO(text, newline="") as lines:
+            reader = csv.reader(lines, strict=True)
             header = [name.strip().lower() for name in next(reader, [])]
             _check_header(header, required, where=str(path), of=of)
             for cells in reader:
