@@ -64,7 +64,7 @@ PRIORS = {
     "compute_scale": Prior(0.15, 0.8, 3.0),
     "attention_scale": Prior(0.25, 0.5, 4.0),
     "elementwise_scale": Prior(0.35, 0.3, 4.0),
-    "overlap_penalty": Prior(0.25, 0.0, 1.0, logarithmic=False),
+    "overlap_penalty": Prior(0.25, 0.15, 0.9, logarithmic=False),
     "launch_time": Prior(0.7, 1e-6, 3e-4),
     "fixed_time": Prior(1.0, 1e-4, 2.0),
     "link_scale": Prior(0.25, 0.8, 4.0),
@@ -166,15 +166,22 @@ def held_out(runs: Sequence[MeasuredRun]) -> Column:
 
 
 def learned(runs: Sequence[MeasuredRun]) -> tuple[Learned, Column]:
-    """The factors of a pair with their errors, and the step times of what was held out."""
-    unseen = held_out(runs)
-    far, known = np.log(np.maximum(unseen, 1e-9) / _times(runs)), unseen > 0
+    """The factors of a pair with their errors, and the step times of what was held out.
+
+    Where half of the runs predict the other half no better than what was known before, they contradict each other, and
+    the factors stay where they start.
+    """
+    unseen, start = held_out(runs), Learned.of(unlearned(runs[0]))
+    known, measured, before = unseen > 0, _times(runs), predicted(runs, start)
+    better = score(measured[known], unseen[known]).median < score(measured[known], before[known]).median
+    far = np.log(np.where(known & better, unseen, before) / measured)
     jobs = np.unique([str(run.job) for run in runs], return_inverse=True)[1]
-    shared = np.array([np.median(far[known & (jobs == job)]) if (known & (jobs == job)).any() else 0.0 for job in jobs])
+    own = far - np.array([np.median(far[jobs == job]) for job in jobs])
+    error = _deviation(far)
     return replace(
-        fitted(runs),
-        error=_deviation(far[known]),
-        plan_error=_deviation((far - shared)[known & (np.bincount(jobs)[jobs] > 1)]),
+        fitted(runs) if better else start,
+        error=error,
+        plan_error=min(_deviation(own[np.bincount(jobs)[jobs] > 1]), error),
         runs=len(runs),
         sources=tuple(sorted({run.source_id for run in runs})),
     ), unseen
@@ -226,10 +233,10 @@ def main() -> None:
             continue
         one, unseen = learned(runs)
         path = arguments.folder / accelerator / f"{stack}.toml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(toml(one), encoding="utf-8")
         if arguments.report:
             print(report(f"{accelerator} {stack}", runs, one, unseen), flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(toml(one), encoding="utf-8")
 
 
 if __name__ == "__main__":

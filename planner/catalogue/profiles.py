@@ -16,6 +16,8 @@ from planner.spec.accelerator import Accelerator
 from planner.spec.cluster import Cluster, Fabric
 from planner.spec.profile import Profile
 
+REPEAT_ERROR: Scalar = 0.03
+"""Least error that two plans do not share: a run measured twice differs by 1 to 3 % (MLPerf, fms-acceleration)."""
 SITE_ERROR: Scalar = 0.08
 """What runs of another site differ by beyond those of the one site that taught a pair: with whole sources left out,
 pairs that others taught are some 8 to 18 % off."""
@@ -56,7 +58,7 @@ def profile(
         factors.applied(base),
         level="calibrated" if exact else "transferred",
         error=_error(found, exact=exact, alike=factors is found),
-        plan_error=(exact and found.plan_error) or base.plan_error,
+        plan_error=max(found.plan_error, REPEAT_ERROR) if exact and found.plan_error else base.plan_error,
         sources=(*base.sources, f"factors: {found.runs} runs of {', '.join(found.sources)}"),
         notes=(*base.notes, *(() if exact else (f"factors of {part.name}/{slug}: those of {'/'.join(key)}",))),
     )

@@ -25,7 +25,7 @@ STEP_TIME = {
     "fms-acceleration-a100": 0.06,
     "bigscience-tr11-prequel": 0.07,
     "vtrain-single": 0.1,
-    "flagperf": 0.07,
+    "flagperf": 0.09,
     "simumax-b200": 0.06,
     "torchtitan-2024-12": 0.07,
     "mlperf-training-v5.0": 0.05,
