@@ -90,8 +90,9 @@ def fitted(runs: Sequence[MeasuredRun]) -> Learned:
     measured, chosen = _times(runs), _spread_out(runs)
     times, target = predictor([runs[row] for row in chosen]), np.log(measured[chosen])
     origin = np.array([PRIORS[name].encoded(getattr(start, name)) for name in FACTORS])
-    bounds = np.array([[PRIORS[name].encoded(bound(PRIORS[name])) for name in FACTORS] for bound in _BOUNDS])
-    spread = np.array([PRIORS[name].spread for name in FACTORS])
+    priors = [PRIORS[name] for name in FACTORS]
+    bounds = np.array([[p.encoded(p.low) for p in priors], [p.encoded(p.high) for p in priors]])
+    spread = np.array([p.spread for p in priors])
 
     def residuals(values: Column) -> Column:
         far = np.log(times(_decoded(start, values))) - target
@@ -104,17 +105,12 @@ def fitted(runs: Sequence[MeasuredRun]) -> Learned:
     return _decoded(start, found.x)
 
 
-_BOUNDS: tuple[Callable[[Prior], float], Callable[[Prior], float]] = (
-    lambda prior: prior.low or 1e-9,
-    lambda prior: prior.high,
-)
-
-
 def _decoded(start: Learned, values: Column) -> Learned:
     return replace(start, **{name: PRIORS[name].decoded(value) for name, value in zip(FACTORS, values, strict=True)})
 
 
 def _fittable(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
+    """All runs, or those on one node where more nodes teach nothing."""
     one_node = [run for run in runs if run.configuration and run.configuration.cluster.num_nodes == 1]
     return one_node if runs[0].stack in ONE_NODE and len(one_node) >= FEWEST else list(runs)
 
@@ -194,19 +190,24 @@ def _deviation(far: Column) -> float:
 
 def toml(one: Learned) -> str:
     """The file of a pair."""
-    lines = [HEADER]
-    for name in FACTORS:
-        unit = IN_UNITS.get(name)
-        key, value = (f"{name}_{unit}", getattr(one, name) / to_base(1.0, unit)) if unit else (name, getattr(one, name))
-        lines.append(f"{key} = {value:.4g}")
+    lines = [HEADER, *(f"{key} = {value:.4g}" for key, value in _in_units(one).items())]
     lines += [f"error = {one.error:.3g}", f"plan_error = {one.plan_error:.3g}", f"runs = {one.runs}"]
     names = ", ".join(f'"{name}"' for name in one.sources)
     return "\n".join([*lines, f"sources = [{names}]", ""])
 
 
+def _in_units(one: Learned) -> dict[str, float]:
+    """The factors by the keys of their file, times in the units that these name."""
+    units = {name: IN_UNITS.get(name, "") for name in FACTORS}
+    return {
+        f"{name}_{unit}" if unit else name: getattr(one, name) / (to_base(1.0, unit) if unit else 1.0)
+        for name, unit in units.items()
+    }
+
+
 HEADER = """\
-# Factors that make step times meet published runs, fitted by calibration/steps.py to all of them; docs/accuracy.md says
-# how far off those are that were held out (`error`: a standard deviation of the logarithm)."""
+# Factors that published runs teach (calibration/steps.py), or where they start if the runs contradict each other;
+# `error` is of runs held out, a standard deviation of the logarithm. docs/accuracy.md has more."""
 
 
 def report(name: str, runs: Sequence[MeasuredRun], one: Learned, unseen: Column) -> str:
@@ -214,9 +215,7 @@ def report(name: str, runs: Sequence[MeasuredRun], one: Learned, unseen: Column)
     measured = _times(runs)
     before, after = score(measured, predicted(runs, Learned.of(unlearned(runs[0])))), score(measured, unseen)
     figures = " | ".join(f"{100 * each.median:.1f} / {100 * each.p90:.0f} %" for each in (before, after))
-    factors = " | ".join(
-        f"{getattr(one, factor) * {'us': 1e6, 'ms': 1e3}.get(IN_UNITS.get(factor, ''), 1):.3g}" for factor in FACTORS
-    )
+    factors = " | ".join(f"{value:.3g}" for value in _in_units(one).values())
     return f"| {name} | {len(runs)} | {figures} | {factors} |"
 
 
