@@ -108,3 +108,21 @@ def machines() -> Machines:
 def dgx(machines):
     """Clusters of DGX H100 nodes by number."""
     return lambda nodes: machines.cluster(machines.switched(), nodes)
+
+
+@pytest.fixture(scope="session")
+def clusters(machines):
+    """Clusters of 48 ranks, one for every kind of wiring and of network (samples.KINDS)."""
+    fabric = machines.fabric
+    pods = fabric(8, 50.0, over=1.2, nodes_per_pod=4, pod_oversubscription=5)
+    return {
+        "dgx": machines.cluster(machines.switched(), 6),
+        "thin leaves": machines.cluster(machines.switched(fabric=fabric(4, 12.5, over=3, per_leaf=2)), 6),
+        "thin rails": machines.cluster(machines.switched(fabric=fabric(8, 50.0, over=4)), 6),
+        "pods": machines.cluster(machines.switched(fabric=pods), 6),
+        "cube mesh": machines.cluster(machines.dgx1(), 6),
+        "racks": machines.cluster(machines.switched(2, fabric=fabric(2, 50.0), domain_nodes=9), 24),
+        "pcie": machines.cluster(machines.pcie(gpus_per_pcie_switch=4), 6),
+        "host": machines.cluster(machines.pcie(peers=False, host_memory_bandwidth=200e9), 6),
+        "sites": machines.sites(machines.switched(), (4, 2), wan=5.0),
+    }

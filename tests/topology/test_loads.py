@@ -5,43 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spec.plan import ContextKind, Plan, RankOrder
+from planner.spec.plan import Plan
 from planner.topology.describe import link_class
 from planner.topology.group_links import group_links, load_of_axis, load_of_stages, share_of
 from planner.topology.patterns import Pattern
 from planner.topology.placement import AXES, groups, layouts
-
-DEGREES = ("tp", "pp", "cp", "dp_shard", "dp_replicate")
-KINDS = ("dgx", "thin leaves", "thin rails", "cube mesh", "racks", "pcie", "host", "sites")
-
-
-@st.composite
-def plans(draw, world):
-    left, degrees = world, {}
-    for axis in draw(st.permutations(DEGREES))[:-1]:
-        degrees[axis] = draw(st.sampled_from([d for d in range(1, left + 1) if left % d == 0]))
-        left //= degrees[axis]
-    degrees[(set(DEGREES) - degrees.keys()).pop()] = left
-    block = degrees["tp"] * degrees["cp"] * degrees["dp_shard"]
-    ep = draw(st.sampled_from([d for d in range(1, block + 1) if block % d == 0]))
-    order, context = draw(st.sampled_from(list(RankOrder))), draw(st.sampled_from(list(ContextKind)))
-    return Plan(**degrees, ep=ep, rank_order=order, context_kind=context)
-
-
-@pytest.fixture(scope="session")
-def clusters(machines):
-    """Clusters of 48 ranks, one for every kind of wiring and of network."""
-    fabric = machines.fabric
-    return {
-        "dgx": machines.cluster(machines.switched(), 6),
-        "thin leaves": machines.cluster(machines.switched(fabric=fabric(4, 12.5, over=3, per_leaf=2)), 6),
-        "thin rails": machines.cluster(machines.switched(fabric=fabric(8, 50.0, over=4)), 6),
-        "cube mesh": machines.cluster(machines.dgx1(), 6),
-        "racks": machines.cluster(machines.switched(2, fabric=fabric(2, 50.0), domain_nodes=9), 24),
-        "pcie": machines.cluster(machines.pcie(gpus_per_pcie_switch=4), 6),
-        "host": machines.cluster(machines.pcie(peers=False, host_memory_bandwidth=200e9), 6),
-        "sites": machines.sites(machines.switched(), (4, 2), wan=5.0),
-    }
+from tests.topology.samples import KINDS, plans
 
 
 def edges_between(tiers, one, other):
