@@ -18,14 +18,15 @@ from planner.spec.profile import Profile
 
 REPEAT_ERROR: Scalar = 0.03
 """Least error that two plans do not share: a run measured twice differs by 1 to 3 % (MLPerf, fms-acceleration)."""
-SITE_ERROR: Scalar = 0.08
-"""What runs of another site differ by beyond those of the one site that taught a pair: with whole sources left out,
-pairs that others taught are some 8 to 18 % off."""
-TRANSFER_ERROR: Scalar = 0.12
+SITE_ERROR: Scalar = 0.15
+"""What runs of another site differ by beyond those of the one site that taught a pair: two sites that share a pair
+predict each other's runs with 16 to 19 %."""
+TRANSFER_ERROR: Scalar = 0.16
 """Least error of factors learned on a like part, or under a like stack: leaving one campaign out of a fit gave biases
 of 6 to 25 %."""
-UNMEASURED_ERROR: Scalar = 0.25
-"""Error on parts and stacks of which no step was measured: as above."""
+UNMEASURED_ERROR: Scalar = 0.28
+"""Error on parts and stacks of which no step was measured: as above. With these three, 80 % intervals hold 74 % of the
+runs whose whole source is left out (76 % as a mean over sources), and 82 % as shipped (docs/accuracy.md)."""
 COLLECTIVES_SOURCE = "collectives: published nccl-tests tables, by kind of link (collectives.toml)"
 
 

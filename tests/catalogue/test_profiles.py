@@ -12,7 +12,7 @@ from planner.catalogue.collectives import COLLECTIVES, TREES, TWO_DOMAINS, colle
 from planner.catalogue.hardware import accelerator, accelerator_names, network, network_names, node, node_names
 from planner.catalogue.kernel_tables import measured_parts
 from planner.catalogue.learned import Learned, learned
-from planner.catalogue.profiles import profile
+from planner.catalogue.profiles import SITE_ERROR, TRANSFER_ERROR, UNMEASURED_ERROR, profile
 from planner.catalogue.stacks import ancestry, stack, stack_names
 from planner.cost.flops import attention_flops
 from planner.cost.kernels import matmul_time
@@ -200,7 +200,7 @@ def test_what_a_campaign_taught_of_a_pair_is_used_as_it_is(taught):
     taught("h100-sxm", "megatron-core", compute_scale=1.23, launch_time=7e-6)
     found = profile("h100-sxm", "megatron-core")
     assert (found.level, found.compute_scale) == ("calibrated", 1.23)
-    assert found.error == pytest.approx(np.hypot(0.04, 0.08)), "another site may differ from the one that taught it"
+    assert found.error == pytest.approx(np.hypot(0.04, SITE_ERROR)), "another site may differ from this one"
     assert found.launch_time == pytest.approx(7e-6)
 
 
@@ -209,7 +209,7 @@ def test_what_was_learned_of_a_stack_serves_those_that_are_like_it_with_a_wider_
     taught("h100-sxm", "torchtitan", compute_scale=1.5)
     found = profile("h100-sxm", "nemo")
     assert (found.name, found.level, found.compute_scale) == ("h100-sxm/nemo", "transferred", 1.23)
-    assert found.error == 0.12
+    assert found.error == TRANSFER_ERROR
     assert any("h100-sxm/megatron-core" in note for note in found.notes)
 
 
@@ -222,7 +222,7 @@ def test_parts_of_one_architecture_learn_of_each_other(taught):
 def test_other_hardware_takes_over_what_the_software_costs_and_no_more(taught):
     taught("a100-sxm-80gb", "llm-foundry", attention_scale=1.6, launch_time=9e-6)
     found = profile("b200-sxm", "llm-foundry")
-    assert (found.level, found.attention_scale, found.error) == ("transferred", 1.0, 0.25)
+    assert (found.level, found.attention_scale, found.error) == ("transferred", 1.0, UNMEASURED_ERROR)
     assert found.launch_time == pytest.approx(9e-6)
 
 
