@@ -12,7 +12,7 @@ from planner.estimate.factor import STAGES, WIRE, distinct_plans
 from planner.estimate.messages import gathered_weight_bytes, gradient_messages, root_messages, weight_messages
 from planner.estimate.parameters import TrainedParameters, trained_parameters
 from planner.estimate.setting import Setting
-from planner.estimate.stages import stages
+from planner.estimate.stages import Stages, stages
 from planner.estimate.synchronisation import keeps_weights, reduces_once
 from planner.quantities import BytesPerSecond, Scalar, Seconds
 from planner.spec.plan import Offload, Plan, Sharding
@@ -23,14 +23,19 @@ TYPICAL_HOST_BANDWIDTH: BytesPerSecond = 200e9
 PCIE_EFFICIENCY: Scalar = 0.8
 """Share of a slot's bandwidth that copies from pinned memory reach. Provisional, until measured per machine."""
 
+OF_THE_FULLEST = ("reduce", "gather", "optimizer", "offload", "streamed")
+"""Terms of which the pipeline rank with the most counts."""
+
 
 @dataclass(frozen=True)
 class OncePerStep:
     """Seconds of shape (rows,), each of the pipeline rank with the most of it; `root` of shape (roles, rows).
 
+    From `once_per_step_by_rank` all are of shape (roles, rows).
+
     `reduce` and `gather` are on the wire, hidden or not: DDP's all-reduce; the reduce-scatter of ZeRO-1 and of
     pipelines that keep ZeRO-3's weights; the gather of weights of these and of ZeRO-2. `root` is what is gathered and
-    reduced of embedding and head with every micro-batch; `streamed` what a micro-batch brings from the host.
+    reduced of embedding and head with every micro-batch, `root_gather` the first part of it; `streamed` what a micro-batch brings from the host.
     """
 
     reduce: Seconds
@@ -39,19 +44,25 @@ class OncePerStep:
     offload: Seconds
     streamed: Seconds
     root: Seconds
+    root_gather: Seconds
 
 
 def once_per_step(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> OncePerStep:
     """Times under plan columns, each distinct placement and layer split evaluated once."""
     apart = distinct_plans(plans, (*WIRE, *STAGES, "offload"))
     some, wired = apart.of(plans), links[apart.first]
-    trained = trained_parameters(setting.model, some, setting.workload, stages(setting.model, some))
-    reduce, gather = _whole_rank(setting, some, wired, trained)
-    device, host, streamed = _optimizer(setting, some, trained)
-    reduce, gather, device, host, streamed = (
-        apart.spread(part.max(axis=0)) for part in (reduce, gather, device, host, streamed)
-    )
-    return OncePerStep(reduce, gather, device, host, streamed, apart.spread(_root(setting, some, wired, trained)))
+    each = once_per_step_by_rank(setting, some, wired, stages(setting.model, some))
+    most = {name: apart.spread(getattr(each, name).max(axis=0)) for name in OF_THE_FULLEST}
+    return OncePerStep(**most, root=apart.spread(each.root), root_gather=apart.spread(each.root_gather))
+
+
+def once_per_step_by_rank(setting: Setting, plans: Plan, links: Links, stage: Stages) -> OncePerStep:
+    """The same for each of the ranks in `stage`, whatever their number."""
+    trained = trained_parameters(setting.model, plans, setting.workload, stage)
+    reduce, gather = _whole_rank(setting, plans, links, trained)
+    device, host, streamed = _optimizer(setting, plans, trained)
+    root_gather, root_reduce = _root(setting, plans, links, trained)
+    return OncePerStep(reduce, gather, device, host, streamed, root_gather + root_reduce, root_gather)
 
 
 def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:
@@ -64,11 +75,11 @@ def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedPar
     return np.where(reduces_once(plans), reduced, 0.0), np.where(updated, weights, 0.0)
 
 
-def _root(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> Seconds:
+def _root(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:
     """Gather and reduction of embedding and head with every micro-batch, which nothing runs beside."""
     weights, gradients = root_messages(setting, plans, trained.root)
     gather, reduce = setting.network.time((weights,), links), setting.network.time(gradients, links)
-    return gather + np.where(reduces_once(plans), 0.0, reduce)
+    return gather, np.where(reduces_once(plans), 0.0, reduce)
 
 
 def _optimizer(setting: Setting, plans: Plan, trained: TrainedParameters) -> tuple[Seconds, Seconds, Seconds]:

@@ -82,7 +82,7 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     ep = passes * wire.ep
     both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
     dp_forward, dp_backward = _data_parallel_exposed(plans, forward, both - forward, wire, penalty)
-    launches = host_time(_operators(plans, setting.stack, setting.workload.method), setting.profile.launch_time)
+    launches = host_time(host_operators(plans, setting.stack, setting.workload.method), setting.profile.launch_time)
     on_device, on_device_backward = forward + dp_forward, both - forward + dp_backward
     host = device_or_host_time(on_device, launches) - on_device
     host = host + device_or_host_time(on_device_backward, passes * launches) - on_device_backward
@@ -120,7 +120,7 @@ def key_gathers(plans: Plan, stack: Stack) -> Count:
     return 2 + (recompute == Recompute.FULL) + operators - stack.keeps_gathered_keys
 
 
-def _operators(plans: Plan, stack: Stack, method: str) -> Count:
+def host_operators(plans: Plan, stack: Stack, method: str) -> Count:
     """Operators that the host dispatches in one layer's forward."""
     added = ADAPTER_OPERATORS * (method != "full") + QUANTIZED_OPERATORS * (method == "qlora")
     return np.where(np.asarray(plans.compiled) > 0, stack.kernels_per_layer, EAGER_OPERATORS) + added

@@ -47,6 +47,20 @@ def stages(model: Model, plans: Plan) -> Stages:
     )
 
 
+def all_ranks(model: Model, plan: Plan) -> Stages:
+    """Layers of every pipeline rank of one plan, in place of the three roles."""
+    kinds = np.eye(len(model.layer_kinds))[list(model.layer_pattern)]
+    split = _Split(*(int(np.asarray(getattr(plan, name)).item()) for name in STAGES))
+    rank = np.arange(split.pp)[:, None]
+    return Stages(
+        layers=_layers_by_rank(kinds, split).T[:, :, None],
+        has_embedding=(rank == 0).astype(float),
+        has_head=(rank == split.pp - 1).astype(float),
+        rank=rank,
+        total=np.array([count for _, count in model.layer_kinds], dtype=float),
+    )
+
+
 def layers_per_rank(num_layers: int, pp: int, first: int = 0, last: int = 0) -> list[int]:
     """Layers on each pipeline rank: the first and last as given (0: an even share), the longest others first.
 
