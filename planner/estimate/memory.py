@@ -135,7 +135,7 @@ def _parts(model: Model, plans: Plan, workload: Workload, stack: Stack) -> tuple
 def _state_items(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
     """Weights, gradients, optimizer states and what ZeRO-3 gathers of them."""
     state = training_state(model, plans, workload, stack, stages(model, plans))
-    gradients = _gradients(plans, stack, state)
+    gradients = gradients_held(plans, stack, state)
     gathered = _by_moment(
         {
             Moment.FORWARD_END: state.gathered,
@@ -171,7 +171,7 @@ def _batch_items(model: Model, plans: Plan, workload: Workload, stack: Stack) ->
         | ({Moment.REDUCE: others} if stack.backward_gradient_bytes else {})
     )
     logits = _by_moment({Moment.LOSS: _logits(model, plans, workload, stack, stage)})
-    gathered = np.broadcast_to(_gathered_inputs(model, plans, workload, stack), held.shape)
+    gathered = np.broadcast_to(gathered_inputs(model, plans, workload, stack), held.shape)
     gathered = _by_moment(dict.fromkeys((Moment.FORWARD_END, Moment.LOSS, Moment.BACKWARD), gathered))
     return replace(
         NOTHING,
@@ -227,7 +227,7 @@ def _logits(model: Model, plans: Plan, workload: Workload, stack: Stack, stage: 
     return stage.has_head * logit_bytes(tokens, model.vocab_size / plans.tp, bytes_per_logit=stack.logit_bytes)
 
 
-def _gradients(plans: Plan, stack: Stack, state: State) -> Column:
+def gradients_held(plans: Plan, stack: Stack, state: State) -> Column:
     """Gradients held at each moment: all of them from the first backward on where buffers persist or accumulate."""
     sharded = np.asarray(plans.sharding) >= Sharding.ZERO3
     accumulating = np.asarray(plans.num_microbatches) > 1
@@ -236,7 +236,7 @@ def _gradients(plans: Plan, stack: Stack, state: State) -> Column:
     return _by_moment({**before, Moment.REDUCE: state.gradients, Moment.OPTIMIZER: state.gradients})
 
 
-def _gathered_inputs(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Bytes:
+def gathered_inputs(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Bytes:
     """Unsharded inputs that tensor with sequence parallelism holds."""
     gathered = rank_tokens(plans, workload) * model.hidden_size * element_bytes(workload)
     return np.where(np.asarray(plans.sequence_parallel) > 0, stack.gathered_inputs * gathered, 0.0)
