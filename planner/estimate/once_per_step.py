@@ -34,8 +34,9 @@ class OncePerStep:
     From `once_per_step_by_rank` all are of shape (roles, rows).
 
     `reduce` and `gather` are on the wire, hidden or not: DDP's all-reduce; the reduce-scatter of ZeRO-1 and of
-    pipelines that keep ZeRO-3's weights; the gather of weights of these and of ZeRO-2. `root` is what is gathered and
-    reduced of embedding and head with every micro-batch, `root_gather` the first part of it; `streamed` what a micro-batch brings from the host.
+    pipelines that keep ZeRO-3's weights; the gather of weights of these and of ZeRO-2. `root` is what is gathered (this
+    part is `root_gather`) and reduced of embedding and head with every micro-batch; `streamed` what a micro-batch
+    brings from the host.
     """
 
     reduce: Seconds
