@@ -24,6 +24,9 @@ class Kind(StrEnum):
 WAYS = ("FB", "FIW")
 """What a stage may do with a micro-batch, in this order."""
 
+MOST_PASSES = 4_000_000
+"""Forwards of a step beyond which nothing is laid out: gigabytes of actions, and surely a slip of the keyboard."""
+
 
 class Action(NamedTuple):
     """One pass of a micro-batch through a stage; stages are numbered as the data flows, both count from 0.
@@ -76,6 +79,15 @@ class Order:
         return 1 + max((action.microbatch for actions in self.actions for action in actions), default=-1)
 
 
+def check_counts(ranks: int, microbatches: int, chunks: int) -> None:
+    """Raise SpecError unless a schedule of so many ranks, micro-batches and stages a rank can be laid out."""
+    for count, thing in ((ranks, "ranks"), (microbatches, "micro-batches"), (chunks, "stages a rank")):
+        if count < 1:
+            raise SpecError(f"a schedule of {count} {thing}; it needs at least 1")
+    if ranks * chunks * max(ranks, microbatches) > MOST_PASSES:
+        raise SpecError(f"{microbatches} micro-batches on {ranks} x {chunks} stages; over {MOST_PASSES} forwards")
+
+
 def _check_ranks(order: Order) -> None:
     """Every rank has a stage, and every action is on the rank of its stage."""
     if set(order.rank_of) != set(range(order.num_ranks)):
@@ -98,11 +110,11 @@ def _check_microbatches(order: Order) -> None:
             done[place] = done.get(place, "") + action.kind
     if not done:
         raise SpecError("a schedule without actions; each stage needs a forward and a backward of each micro-batch")
-    needed = ((stage, microbatch) for stage in range(order.num_stages) for microbatch in range(order.num_microbatches))
-    for stage, microbatch in needed:
+    num_microbatches = order.num_microbatches
+    for stage, microbatch in ((stage, each) for stage in range(order.num_stages) for each in range(num_microbatches)):
         way = done.get((stage, microbatch), "")
         if way not in WAYS:
-            said, ways = ", ".join(way) or "nothing", " or ".join("-".join(way) for way in WAYS)
+            said, ways = ", ".join(way) or "nothing", " or ".join(WAYS)
             raise SpecError(f"stage {stage} does {said} with micro-batch {microbatch}; right is {ways} in this order")
 
 
