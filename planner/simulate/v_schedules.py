@@ -17,10 +17,10 @@ CHUNKS = 2
 
 
 def zb_v(ranks: int, microbatches: int) -> Order:
-    """ZB-V: every bubble but those of start and end closes where F, I and W take equally long, with 1F1B's memory.
+    """ZB-V: no rank waits once it has started, if F, I and W take equally long and m is at least 2p-1.
 
-    Source: Qi et al. 2024 (arXiv 2401.10241), section 6; the order is that of torch (2.13). As there, fewer than
-    2p-1 micro-batches take their places in the order of 2p-1.
+    Each rank holds p micro-batches at most. Fewer than 2p-1 take their places in the order of 2p-1. Source: Qi et al.
+    2024 (arXiv 2401.10241), section 6; the order is that of torch (2.13).
     """
     check_counts(ranks, microbatches, CHUNKS)
     full = max(microbatches, 2 * ranks - 1)
@@ -74,7 +74,7 @@ def _dual_pipe_v_program(rank: int, ranks: int, microbatches: int) -> str:
         + "B1 F1+B0 " * behind
         + "".join(f"B{chunk} " for chunk in whole)
         + "".join(f"I{chunk} " for chunk in split)
-        + "".join(f"W{chunk} I0 " for chunk in list(put_off[:behind]))
+        + "".join(f"W{chunk} I0 " for chunk in put_off[:behind])
         + "".join(f"W{chunk} " for chunk in put_off[behind:])
     )
 

@@ -26,6 +26,8 @@ TORCH_CLASS = {
     "dualpipe-v": "ScheduleDualPipeV",
 }
 COMPUTE = {"F", "B", "I", "W", "OVERLAP_F_B"}
+F0, F1, B0, B1 = (Action(kind, 0, microbatch) for kind in (Kind.FORWARD, Kind.BACKWARD) for microbatch in (0, 1))
+I0, W0 = Action(Kind.INPUT, 0, 0), Action(Kind.WEIGHT, 0, 0)
 
 
 def torch_schedule(name, ranks, microbatches, chunks=1, *, rank=0):
@@ -84,22 +86,27 @@ def needs(action, last_stage):
     return {("B", stage + 1, microbatch), ("I", stage + 1, microbatch)}
 
 
-def left_waiting(order):
-    """Actions that wait for ever when each rank does its own in order."""
+def play(order):
+    """What waits for ever when each rank does its own in order, and each rank's idle time after its first action.
+
+    Every action takes 1, B takes 2; what starts together takes its sum.
+    """
     waiting = [list(reversed(starts(actions))) for actions in order.actions]
-    done, moved = set(), True
-
-    def ready(action):
-        needed = needs(action, order.num_stages - 1)
-        return not needed or needed & done
-
+    clock, idle, ended, moved = [0] * len(waiting), [0] * len(waiting), {}, True
     while moved:
         moved = False
-        for todo in waiting:
-            while todo and all(map(ready, todo[-1])):
-                done |= {(str(action.kind), action.stage, action.microbatch) for action in todo.pop()}
+        for rank, todo in enumerate(waiting):
+            while todo:
+                needed = [needs(action, order.num_stages - 1) for action in todo[-1]]
+                if not all(not each or each & ended.keys() for each in needed):
+                    break
+                start = max([clock[rank], *(ended[each] for each in set().union(*needed) & ended.keys())])
+                idle[rank] += start - clock[rank] if clock[rank] else 0
+                group = todo.pop()
+                clock[rank] = start + sum(2 if action.kind is Kind.BACKWARD else 1 for action in group)
+                ended |= {(str(action.kind), action.stage, action.microbatch): clock[rank] for action in group}
                 moved = True
-    return [str(action) for todo in waiting for group in todo for action in group]
+    return [str(action) for todo in waiting for group in reversed(todo) for action in group], idle
 
 
 def peaks(order):
@@ -156,7 +163,7 @@ def test_the_order_of_actions_is_what_torch_runs(name, ranks):
 def test_every_schedule_does_each_micro_batch_on_each_stage_and_never_waits_for_ever(known):
     ranks, microbatches, chunks, order = known
     assert (order.num_ranks, order.num_stages, order.num_microbatches) == (ranks, ranks * chunks, microbatches)
-    assert left_waiting(order) == []
+    assert play(order)[0] == []
 
 
 @given(st.integers(1, 10), st.integers(1, 40))
@@ -178,6 +185,18 @@ def test_interleaved_in_flight_is_that_of_the_closed_form(ranks, groups, chunks)
 @given(st.integers(1, 8), st.integers(0, 24))
 def test_zb_v_holds_on_all_ranks_what_1f1b_holds_on_the_first(ranks, more):
     assert peaks(known_order("zb-v", ranks, 2 * ranks + more)) == [2 * ranks] * ranks
+
+
+@given(st.integers(1, 8), st.integers(-1, 24))
+def test_a_rank_of_zb_v_never_waits_once_it_started_where_parts_take_equally_long(ranks, more):
+    assert play(known_order("zb-v", ranks, 2 * ranks + more)) == ([], [0] * ranks)
+
+
+def test_orders_that_wait_for_each_other_are_not_played_to_the_end():
+    order = Order(((F0, F1, B1, B0), tuple(each._replace(stage=1) for each in (F0, B0, F1, B1))), (0, 1))
+    assert play(order)[0] == []
+    waiting = Order(((F0, B0, F1, B1), tuple(each._replace(stage=1) for each in (F0, F1, B0, B1))), (0, 1))
+    assert play(waiting)[0] == ["0B0", "0F1", "0B1", "1F1", "1B0", "1B1"]
 
 
 @given(st.integers(1, 8), st.integers(0, 24))
@@ -228,10 +247,6 @@ def test_names_are_known_in_any_case():
 def test_numbers_that_a_schedule_is_not_made_for_are_refused(arguments, said):
     with pytest.raises(SpecError, match=re.escape(said)):
         known_order(*arguments)
-
-
-F0, F1, B0, B1 = (Action(kind, 0, microbatch) for kind in (Kind.FORWARD, Kind.BACKWARD) for microbatch in (0, 1))
-I0, W0 = Action(Kind.INPUT, 0, 0), Action(Kind.WEIGHT, 0, 0)
 
 
 @pytest.mark.parametrize(
