@@ -22,6 +22,8 @@ COMMANDS = {
     "emit": "Write the files that run a plan, for a trainer and a launcher.",
     "import": "Read a framework's settings as a plan, and say what it will do.",
     "explain": "Show every term of a plan's time and memory with its value, formula and source.",
+    "simulate": "Play one step of a plan: what each pipeline rank does, when, and what it holds.",
+    "check": "Compare the closed forms of a plan with its simulation, term by term.",
     "diagnose": "Say why a run is slow, out of memory or stuck, and what to change.",
     "validate": "Score predictions of collectives against a table of measured ones.",
     "show": "Print what the planner read from a model, accelerator, node type, network or stack.",

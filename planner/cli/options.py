@@ -31,6 +31,7 @@ def _joined(_context: click.Context, _parameter: click.Parameter, given: tuple[s
 
 model_argument = click.argument("model")
 cluster_argument = click.argument("cluster")
+optional_model_argument = click.argument("model", required=False)
 optional_cluster_argument = click.argument("cluster", required=False)
 
 network_option = click.option(
@@ -85,6 +86,11 @@ def question_options(function: F) -> F:
 def question_or_plan_options(function: F) -> F:
     """As `question_options`, with CLUSTER left out where MODEL is a plan.json."""
     return model_argument(optional_cluster_argument(_options(function)))
+
+
+def simulated_options(function: F) -> F:
+    """As `question_or_plan_options`, with MODEL left out too where a table is played."""
+    return optional_model_argument(optional_cluster_argument(_options(function)))
 
 
 def _options(function: F) -> F:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -22,10 +21,10 @@ from planner.estimate.records import Moment
 from planner.estimate.segments import layer_segments
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import rank_tokens, sequence_split
-from planner.estimate.stages import all_ranks, chunk_sizes, layers_per_rank
+from planner.estimate.stages import Layout, all_ranks, layout
 from planner.estimate.states import training_state
 from planner.estimate.synchronisation import keeps_weights, weight_gathers
-from planner.quantities import Bytes, Column, Count
+from planner.quantities import Bytes, Column, Count, Scalar
 from planner.spec.cluster import Cluster
 from planner.spec.durations import Block, Durations, Segment
 from planner.spec.model import Model
@@ -37,24 +36,36 @@ from planner.topology.links import GroupLinks, Links
 
 HEAD_PARTS = 3
 """The head's time has three like parts: its forward with the loss, and the gradients of its inputs and weights."""
-GROUPS: Mapping[str, str] = {"tp": "tp", "cp": "cp", "ep": "ep", "pp": "pp", "dp": "dp_shard"}
+GROUPS: Mapping[str, str] = {"tp": "tp", "head": "tp", "cp": "cp", "ep": "ep", "pp": "pp", "dp": "dp_shard"}
 """Axis of a transfer -> the group in Links whose links it uses."""
 
 
 def durations(
-    model: Model, plan: Plan, workload: Workload, cluster: Cluster, links: Links, *, profile: Profile, stack: Stack
+    model: Model,
+    plan: Plan,
+    workload: Workload,
+    cluster: Cluster,
+    links: Links,
+    *,
+    profile: Profile,
+    stack: Stack,
+    dealt: Layout | None = None,
 ) -> Durations:
-    """The table of one plan (scalars). Raises SpecError where the accelerator lacks the precision."""
-    return _Table(Setting.of(model, workload, cluster, profile, stack), plan, links).durations()
+    """The table of one plan (scalars), its layers `dealt` to stages as the plan says unless given.
+
+    Raises SpecError where the accelerator lacks the precision.
+    """
+    dealt = dealt or layout(len(model.layer_pattern), plan)
+    return _Table(Setting.of(model, workload, cluster, profile, stack), plan, links, dealt).durations()
 
 
 class _Table:
     """One plan in its setting, as columns of one row; per rank where it says so: shape (ranks, 1)."""
 
-    def __init__(self, setting: Setting, plan: Plan, links: Links) -> None:
-        self.setting, self.plan, self.links = setting, plan, links
+    def __init__(self, setting: Setting, plan: Plan, links: Links, dealt: Layout) -> None:
+        self.setting, self.plan, self.links, self.dealt = setting, plan, links, dealt
         self.plans = plans = plan.columns()
-        self.ranks = all_ranks(setting.model, plans)
+        self.ranks = all_ranks(setting.model, plan, dealt)
         self.state = training_state(setting.model, plans, setting.workload, setting.stack, self.ranks)
         self.once = once_per_step_by_rank(setting, plans, links.columns(), self.ranks)
         self.wire = layer_communication(setting, plans, links.columns())
@@ -66,7 +77,7 @@ class _Table:
         kept = state.root_gathered * keeps_weights(self.plans)
         return Durations(
             stages=self._stages(),
-            rank_of=tuple(range(int(plan.pp))) * int(plan.virtual_stages),
+            rank_of=self.dealt.rank_of,
             num_microbatches=int(plan.num_microbatches),
             schedule=Schedule(int(plan.schedule)).name.lower(),
             send=float(self.wire.send[0]),
@@ -81,6 +92,7 @@ class _Table:
                 "gradients": _each(self._persistent_gradients),
                 "gather_buffers": _each(state.buckets + kept),
                 "communication_buffers": self._of_every_rank(self._communication_buffers()),
+                "reserve": _each(state.gradients - self._persistent_gradients),
                 "context": self._of_every_rank(setting.stack.context),
             },
             optimizer_bytes=_each(state.optimizer_step),
@@ -102,15 +114,14 @@ class _Table:
 
     def _stages(self) -> tuple[tuple[Block, ...], ...]:
         """The blocks of every stage: its layers, the embedding before the first and the head behind the last."""
-        model, plan = self.setting.model, self.plan
-        ends = (int(plan.first_stage_layers), int(plan.last_stage_layers))
-        per_rank = layers_per_rank(len(model.layer_pattern), int(plan.pp), *ends)
-        sizes = chunk_sizes(per_rank, int(plan.virtual_stages))
-        edges = [0, *accumulate(sizes)]
-        stages: list[list[Block]] = []
-        for stage, (begin, end) in enumerate(pairwise(edges)):
-            rank, kinds = stage % int(plan.pp), model.layer_pattern[begin:end]
-            stages.append([self._once(self._layers[kind], rank, self._layer_parameters[kind]) for kind in kinds])
+        pattern, dealt = self.setting.model.layer_pattern, self.dealt
+        stages = [
+            [
+                self._once(self._layers[kind], rank, self._layer_parameters[kind])
+                for kind in pattern[begin : begin + size]
+            ]
+            for begin, size, rank in zip(dealt.starts, dealt.sizes, dealt.rank_of, strict=True)
+        ]
         stages[0].insert(0, self._embedding())
         stages[-1].append(self._head())
         return tuple(map(tuple, stages))
@@ -163,28 +174,36 @@ class _Table:
 
     def _embedding(self) -> Block:
         """The embedding: no compute to speak of. Where it shares a rank with the head, ZeRO-3 gathers both at once."""
-        model = self.setting.model
-        root = self._root[0]
-        own = root if self.plan.pp > 1 or model.tie_word_embeddings else root / 2
-        return self._once(self._with_root(Block("embedding", (), ()), 0), 0, own)
+        own = self._root[self._first] * (1 - self._head_share)
+        return self._once(self._with_root(Block("embedding", (), ()), self._first), self._first, own)
 
     def _head(self) -> Block:
         """Output projection and loss."""
-        setting, plans, last = self.setting, self.plans, int(self.plan.pp) - 1
+        setting, plans, last = self.setting, self.plans, self.dealt.rank_of[-1]
         compute = float(layer_time(setting, plans).head[0]) / HEAD_PARTS
         tokens = rank_tokens(plans, setting.workload)
         logits = logit_bytes(tokens, setting.model.vocab_size / plans.tp, bytes_per_logit=setting.stack.logit_bytes)
         block = Block(
             name="head",
             forward=(Segment("head", compute),),
-            backward=(Segment("head", compute), Segment("head", transfer=float(self.wire.head[0]), axis="tp")),
+            backward=(Segment("head", compute), Segment("head", transfer=float(self.wire.head[0]), axis="head")),
             weight=(Segment("head", compute),),
             kept=2 * self._boundary,
             logits=float(logits[0]),
         )
-        if last:
-            return self._once(self._with_root(block, last), last, self._root[last])
-        return self._once(block, 0, self._root[0] / 2 * (not setting.model.tie_word_embeddings))
+        own = self._root[last] * (self._head_share if last == self._first else 1.0)
+        return self._once(block if last == self._first else self._with_root(block, last), last, own)
+
+    @property
+    def _first(self) -> int:
+        """The rank with the embedding."""
+        return self.dealt.rank_of[0]
+
+    @property
+    def _head_share(self) -> Scalar:
+        """Part of the parameters of embedding and head that is the head's, where both are on one rank."""
+        together = self.dealt.rank_of[-1] == self._first and not self.setting.model.tie_word_embeddings
+        return 0.5 * together
 
     def _with_root(self, block: Block, rank: int) -> Block:
         """A block with the gather and reduction of embedding and head, which nothing runs beside."""

@@ -39,7 +39,7 @@ def layer_segments(
         *_exchange(sent.ulysses / 2),
         Segment("attention", time.attention, sent.ring, "cp"),
         *_exchange(sent.ulysses / 2),
-        *_products(time.matmul, sent.tp, beside=beside),
+        *_products("matmul", time.matmul, sent.tp, beside=beside),
         Segment("elementwise", time.elementwise),
         Segment("experts", transfer=sent.ep, axis="ep"),
     )
@@ -49,7 +49,7 @@ def layer_segments(
         *(_recomputed(time, sent, beside=beside) if again else (Segment("recompute", time.recompute),)),
         Segment("experts", transfer=sent.ep, axis="ep"),
         Segment("elementwise", time.elementwise_backward),
-        *_products(time.input_gradient, sent.tp, beside=beside, regather=regathers * sent.regather),
+        *_products("matmul", time.input_gradient, sent.tp, beside=beside, regather=regathers * sent.regather),
         *_exchange(sent.ulysses / 2),
         Segment("attention", time.attention_backward, 2 * sent.ring, "cp"),
         *_exchange(sent.ulysses / 2),
@@ -75,11 +75,11 @@ def _exchange(seconds: Seconds) -> Segments:
     return (Segment("heads", transfer=seconds, axis="cp"),)
 
 
-def _products(compute: Seconds, tp: Seconds, *, beside: bool, regather: Seconds = 0.0) -> Segments:
+def _products(name: str, compute: Seconds, tp: Seconds, *, beside: bool, regather: Seconds = 0.0) -> Segments:
     """Matrix products, with what tensor parallelism gathers and scatters before or beside them."""
     if beside:
-        return (Segment("matmul", compute, tp + regather, "tp"),)
-    return Segment("matmul", transfer=tp, axis="tp"), Segment("matmul", compute, regather, "tp")
+        return (Segment(name, compute, tp + regather, "tp"),)
+    return Segment(name, transfer=tp, axis="tp"), Segment(name, compute, regather, "tp")
 
 
 def _recomputed(time: SimpleNamespace, sent: SimpleNamespace, *, beside: bool) -> Segments:
@@ -87,7 +87,7 @@ def _recomputed(time: SimpleNamespace, sent: SimpleNamespace, *, beside: bool) -
     return (
         *_exchange(sent.ulysses),
         Segment("recompute", time.attention, sent.ring, "cp"),
-        *_products(max(time.recompute - time.attention, 0.0), sent.tp, beside=beside),
+        *_products("recompute", max(time.recompute - time.attention, 0.0), sent.tp, beside=beside),
         Segment("experts", transfer=sent.ep, axis="ep"),
     )
 

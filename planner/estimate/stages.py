@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -47,15 +48,46 @@ def stages(model: Model, plans: Plan) -> Stages:
     )
 
 
-def all_ranks(model: Model, plan: Plan) -> Stages:
+@dataclass(frozen=True)
+class Layout:
+    """How layers are dealt to stages: the number on each stage and the pipeline rank of each, as the data flows."""
+
+    sizes: tuple[int, ...]
+    rank_of: tuple[int, ...]
+
+    @property
+    def starts(self) -> list[int]:
+        """First layer of each stage."""
+        return [0, *accumulate(self.sizes)][:-1]
+
+
+def layout(num_layers: int, plan: Plan, *, chunks: int | None = None, v_shape: bool = False) -> Layout:
+    """The layout of one plan, or that of as many `chunks` a rank; in a V the second chunk's stages run backwards.
+
+    >>> layout(8, Plan(pp=2), chunks=2, v_shape=True)
+    Layout(sizes=(2, 2, 2, 2), rank_of=(0, 1, 1, 0))
+    """
+    pp, first, last = (int(each) for each in (plan.pp, plan.first_stage_layers, plan.last_stage_layers))
+    count = chunks or int(plan.virtual_stages)
+    sizes = chunk_sizes(layers_per_rank(num_layers, pp, first, last), count)
+    down = list(range(pp))
+    if v_shape:
+        return Layout(tuple(sizes[:pp] + sizes[: pp - 1 : -1]), tuple(down + down[::-1]))
+    return Layout(tuple(sizes), tuple(down * count))
+
+
+def all_ranks(model: Model, plan: Plan, dealt: Layout | None = None) -> Stages:
     """Layers of every pipeline rank of one plan, in place of the three roles."""
+    dealt = dealt or layout(len(model.layer_pattern), plan)
     kinds = np.eye(len(model.layer_kinds))[list(model.layer_pattern)]
-    split = _Split(*(int(np.asarray(getattr(plan, name)).item()) for name in STAGES))
-    rank = np.arange(split.pp)[:, None]
+    rank = np.arange(max(dealt.rank_of) + 1)[:, None]
+    layers = np.zeros((len(rank), len(model.layer_kinds)))
+    for owner, begin, size in zip(dealt.rank_of, dealt.starts, dealt.sizes, strict=True):
+        layers[owner] += kinds[begin : begin + size].sum(axis=0)
     return Stages(
-        layers=_layers_by_rank(kinds, split).T[:, :, None],
-        has_embedding=(rank == 0).astype(float),
-        has_head=(rank == split.pp - 1).astype(float),
+        layers=layers.T[:, :, None],
+        has_embedding=(rank == dealt.rank_of[0]).astype(float),
+        has_head=(rank == dealt.rank_of[-1]).astype(float),
         rank=rank,
         total=np.array([count for _, count in model.layer_kinds], dtype=float),
     )

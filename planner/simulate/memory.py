@@ -12,10 +12,8 @@ import numpy as np
 from planner.quantities import Bytes, Column, Count
 from planner.simulate.actions import Order
 from planner.simulate.play import Played
-from planner.simulate.step import IN_FLIGHT, Label, Step
+from planner.simulate.step import IN_FLIGHT, RESERVE, Label, Step
 from planner.spec.durations import OUTSIDE, Durations
-
-RESERVE = "reserve"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +80,10 @@ def _held(durations: Durations, rank: int, changes: Mapping[str, Column]) -> dic
     """Bytes by item from each change on: what is held all along, what comes and goes, and the allocator's reserve."""
     state = {name: each[rank] for name, each in durations.state.items()}
     none = np.zeros_like(next(iter(changes.values())))
-    items = {name: _running(state.get(name, 0.0), changes.get(name, none)) for name in state | changes}
+    items = {name: _running(state.get(name, 0.0), changes.get(name, none)) for name in {**state, **changes}}
+    freed = items.pop(RESERVE)
     allocated = sum((items[name] for name in items if name not in OUTSIDE), start=0.0)
-    return items | {RESERVE: (durations.allocator_slack - 1) * allocated}
+    return items | {RESERVE: freed + (durations.allocator_slack - 1) * allocated}
 
 
 def _running(start: Bytes, changes: Column) -> Column:

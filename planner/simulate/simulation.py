@@ -69,7 +69,7 @@ class Simulation:
     def _use(self, compute: Column, sent: Column, start: Column, end: Column) -> RankUse:
         busy = float((end - start)[compute].sum())
         active = covered(start[~sent], end[~sent])
-        return RankUse(busy, active - busy, self.makespan - active)
+        return RankUse(busy, max(active - busy, 0.0), max(self.makespan - active, 0.0))
 
 
 @dataclass(frozen=True)

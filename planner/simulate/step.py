@@ -17,6 +17,8 @@ DATA_PARALLEL, PIPELINE = "dp", "pp"
 """Names of these axes in `Durations.links`."""
 IN_FLIGHT = "in flight"
 """What counts micro-batches among the items that are held."""
+RESERVE = "reserve"
+"""What the allocator keeps of the device without handing it out."""
 WEIGHTS = (Kind.BACKWARD, Kind.WEIGHT)
 """Actions that end with the gradients of weights."""
 After = tuple[int, ...]
@@ -265,4 +267,5 @@ def _held(kind: Kind, block: Block, *, first: bool, again: bool) -> Iterator[tup
     if kind in WEIGHTS:
         yield True, "activations", -block.kept
         yield True, "gradients", block.gradients * (not again)
+        yield True, RESERVE, -block.gradients * (not again)
         yield True, IN_FLIGHT, -1.0 * first

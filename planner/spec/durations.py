@@ -80,9 +80,9 @@ class Durations:
     overlap_gradients: bool = True
     """Whether a block's `reduce_once` starts as soon as its gradients are there, or after the last backward."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """Name of the link that an axis uses (tp, cp, ep, pp, dp); transfers of a rank share a link of one name evenly."""
+    """Link that an axis uses (tp, cp, ep, pp, dp, head), by name; a rank's transfers share one of one name evenly."""
     state: Mapping[str, tuple[Bytes, ...]] = field(default_factory=dict)
-    """What each rank has in memory all along, by item."""
+    """What each rank has in memory all along, by item. Of `reserve`: for gradients that the first backward leaves."""
     optimizer_bytes: tuple[Bytes, ...] = ()
     """What each rank's optimizer step takes beside."""
     allocator_slack: Scalar = 1.0
