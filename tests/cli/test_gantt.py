@@ -1,3 +1,6 @@
+import sys
+
+import click
 import pytest
 
 from planner.cli.gantt import WIDEST, print_gantt
@@ -19,7 +22,7 @@ def printed(simulation, capsys, monkeypatch):
     """What is printed where the environment is this."""
 
     def run(**environment):
-        for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        for name in ("NO_COLOR", "COLUMNS"):
             monkeypatch.delenv(name, raising=False)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -41,6 +44,9 @@ def test_into_a_pipe_it_has_a_width_that_can_be_read_and_no_colours(printed):
     assert text.endswith("ms\n")
 
 
-def test_no_color_leaves_nothing_but_characters(printed):
-    assert ESCAPE in printed(COLUMNS="72", FORCE_COLOR="1", TERM="xterm-256color")
-    assert printed(COLUMNS="72", FORCE_COLOR="1", TERM="xterm-256color", NO_COLOR="1") == printed(COLUMNS="72")
+def test_no_color_leaves_nothing_but_characters(printed, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    in_a_terminal = {"COLUMNS": "72", "TERM": "xterm-256color"}
+    coloured, plain = printed(**in_a_terminal), printed(**in_a_terminal, NO_COLOR="1")
+    assert ESCAPE not in plain
+    assert click.unstyle(coloured) == plain != coloured
