@@ -55,7 +55,7 @@ def agreement(ranked: RankedPlan) -> Agreement:
     step = simulated(ranked)
     closed = {name: float(value) for name, value in ranked.time.as_dict().items()}
     played = dict.fromkeys(closed, 0.0)
-    for name, value in step_terms(step.simulation.durations, step.simulation.order).items():
+    for name, value in step_terms(step.simulation).items():
         played[TERM_OF.get(name, name)] += value
     # What the table brings from or takes to the host is in its optimizer step and gathers.
     closed["optimizer"] += closed.pop("offload")

@@ -79,9 +79,9 @@ def timelines(durations: Durations, order: Order, step: Step, played: Played) ->
 def _held(durations: Durations, rank: int, changes: Mapping[str, Column]) -> dict[str, Column]:
     """Bytes by item from each change on: what is held all along, what comes and goes, and the allocator's reserve."""
     state = {name: each[rank] for name, each in durations.state.items()}
-    none = np.zeros_like(next(iter(changes.values())))
-    items = {name: _running(state.get(name, 0.0), changes.get(name, none)) for name in {**state, **changes}}
-    freed = items.pop(RESERVE)
+    none = np.zeros(1 + len(next(iter(changes.values()))))
+    items = {name: _running(state.get(name, 0.0), changes.get(name, none[1:])) for name in {**state, **changes}}
+    freed = items.pop(RESERVE, none)
     allocated = sum((items[name] for name in items if name not in OUTSIDE), start=0.0)
     return items | {RESERVE: freed + (durations.allocator_slack - 1) * allocated}
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -137,7 +138,7 @@ class _Rank:
     def _hold(self, action: Action, place: int, block: Block, first: int, last: int) -> None:
         """Note what a pass takes when its first task starts, and gives back when its last ends."""
         again = (action.kind, action.stage) in self.begun
-        for at_end, item, amount in _held(action.kind, block, first=place == 0, again=again):
+        for at_end, item, amount in _held(action.kind, block, place == 0, again):
             self.holdings.append(Holding(last if at_end else first, at_end, item, amount))
 
     def _segment(self, segment: Segment, label: Label, after: After) -> After:
@@ -190,8 +191,9 @@ class _Rank:
             seconds = seconds + block.reduce_once
         reduced = self._transfer(REDUCE, seconds, Label(REDUCE, block.name, action), after=after)
         until = reduced[-1] if reduced else after[-1]
-        self.holdings.append(Holding(after[-1], False, "gather_buffers", block.reducing))
-        self.holdings.append(Holding(until, True, "gather_buffers", -block.reducing))
+        if block.reducing:
+            self.holdings.append(Holding(after[-1], False, "gather_buffers", block.reducing))
+            self.holdings.append(Holding(until, True, "gather_buffers", -block.reducing))
 
     def _arrival(self, action: Action) -> After:
         """The tensor that an action works on: of the stage before (forward), or of the one behind (backward)."""
@@ -237,6 +239,7 @@ def _result(action: Action, *, of: int) -> tuple[int, int, int]:
     return (_direction(action), of, action.microbatch)
 
 
+@lru_cache(maxsize=4096)
 def _segments(kind: Kind, block: Block) -> tuple[Segment, ...]:
     """What a pass over a block runs: at least one segment, if an empty one."""
     by_kind = {
@@ -248,24 +251,26 @@ def _segments(kind: Kind, block: Block) -> tuple[Segment, ...]:
     return tuple(each for each in by_kind[kind] if each.compute or each.transfer) or (Segment("nothing"),)
 
 
-def _held(kind: Kind, block: Block, *, first: bool, again: bool) -> Iterator[tuple[bool, str, float]]:
-    """What a pass over a block, the `first` of its stage or not, takes and gives back: whether at its end, item, bytes.
+@lru_cache(maxsize=4096)
+def _held(kind: Kind, block: Block, first: bool, again: bool) -> list[tuple[bool, str, float]]:
+    """What a pass over a block takes and gives back: whether at its end, item, bytes.
 
-    `again` says that it is not the first pass of the step. A micro-batch is in flight from its forward's start to the
-    end of its gradients of weights.
+    `first` says that it is the first block of its stage, `again` that this is not the step's first pass. A micro-batch
+    is in flight from its forward's start to the end of its gradients of weights.
     """
+    changes = []
     if kind is Kind.FORWARD:
-        yield False, IN_FLIGHT, 1.0 * first
-        yield False, "activations", block.kept
-        yield False, "logits", block.logits
-        yield True, "gather_buffers", -block.gathered * (block.gather_again > 0)
+        changes += [
+            (False, IN_FLIGHT, 1.0 * first),
+            (False, "activations", block.kept),
+            (False, "logits", block.logits),
+        ]
+        changes.append((True, "gather_buffers", -block.gathered * (block.gather_again > 0)))
     if kind in (Kind.BACKWARD, Kind.INPUT):
-        yield False, "activations", block.working
-        yield True, "activations", -block.working
-        yield True, "logits", -block.logits
-        yield True, "gather_buffers", -block.gathered
+        changes += [(False, "activations", block.working), (True, "activations", -block.working)]
+        changes += [(True, "logits", -block.logits), (True, "gather_buffers", -block.gathered)]
     if kind in WEIGHTS:
-        yield True, "activations", -block.kept
-        yield True, "gradients", block.gradients * (not again)
-        yield True, RESERVE, -block.gradients * (not again)
-        yield True, IN_FLIGHT, -1.0 * first
+        left = block.gradients * (not again)
+        changes += [(True, "gradients", left), (True, RESERVE, -left)]
+        changes += [(True, "activations", -block.kept), (True, IN_FLIGHT, -1.0 * first)]
+    return [change for change in changes if change[2]]

@@ -21,7 +21,7 @@ class Segment:
     axis: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """A layer, the embedding or the head: its work for one micro-batch on one rank, and its bytes.
 
@@ -58,7 +58,7 @@ class Block:
     """What the first backward leaves until the step's end."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Durations:
     """A step's table: `stages` lists the blocks of each stage in the order of the data flow."""
 
