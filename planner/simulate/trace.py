@@ -30,6 +30,7 @@ those, so that slices that meet do not overlap."""
 STREAMS = {
     COMPUTE: "compute",
     "tp": "tp collectives",
+    "head": "tp collectives of the head",
     "cp": "cp exchange",
     "ep": "ep all-to-all",
     GATHER: "gather of weights",
@@ -97,8 +98,7 @@ class _Slices:
         self.length = end - self.start
         self.shown = np.flatnonzero(self.length > 0)
         used = {self.tasks.stream[task] for task in self.shown.tolist()}
-        self.streams = [*STREAMS, *sorted(used - STREAMS.keys())]
-        self.thread = {stream: number for number, stream in enumerate(self.streams, start=1)}
+        self.thread = {name: number for number, name in enumerate([*STREAMS, *sorted(used - STREAMS.keys())], start=1)}
 
     def events(self) -> Iterator[Event]:
         """Complete events in the order of time."""
