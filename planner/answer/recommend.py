@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.answer.choices import Choices
-from planner.answer.evaluate import links_of
+from planner.answer.evaluate import links_of, played
 from planner.answer.expressible import expressible, reason_against
 from planner.answer.question import Question, ask
 from planner.answer.ranked_plan import RankedPlan
@@ -24,6 +24,8 @@ from planner.search.rank import Ranking, Scored, search
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 
+LOOK_AHEAD = 5
+"""Plans behind the last that is shown which may yet turn out faster when their schedules are played."""
 SIMPLE: Mapping[PlanFamily, dict[str, Values]] = {
     kind: parse_fix(f"tp=1,pp=1,cp=1,ep=1,sharding={sharding}")
     for kind, sharding in {
@@ -50,7 +52,16 @@ def recommend(
 
 def answer(question: Question, *, top: int = 5) -> Recommendation:
     """The answer to a question. Raises NoFeasiblePlan where nothing legal fits."""
-    return _recommendation(question, expressible(question, top, lambda number: _ranking(question, number)))
+    ranking = expressible(question, top + LOOK_AHEAD, lambda number: _ranking(question, number))
+    return _recommendation(question, ranking, _played_in_order(question, ranking.plans)[:top])
+
+
+def _played_in_order(question: Question, plans: Scored) -> list[Scored]:
+    """The plans with their pipelines' schedules played, in the order that this gives."""
+    rows = [replace(row, time=played(question, row.plan, row.time)) for row in plans]
+    if question.objective == "memory":
+        return rows
+    return sorted(rows, key=lambda row: float(row.time.total))
 
 
 def _ranking(question: Question, top: int) -> Ranking:
@@ -67,14 +78,20 @@ def _ranking(question: Question, top: int) -> Ranking:
     )
 
 
-def _recommendation(question: Question, ranking: Ranking) -> Recommendation:
-    best, against = ranking.best, reason_against(question)
-    families = {PlanFamily(code): _ranked(question, row, best, 1) for code, row in ranking.families.items()}
+def _recommendation(question: Question, ranking: Ranking, plans: list[Scored]) -> Recommendation:
+    best, against = plans[0], reason_against(question)
+    known = {_key(row): row for row in plans}
+    families = {PlanFamily(code): known.get(_key(row), row) for code, row in ranking.families.items()}
+    for row in reversed(plans):
+        families[PlanFamily(int(family(row.plan.columns())[0]))] = row
     return Recommendation(
         question=question,
-        plans=tuple(_ranked(question, row, best, place) for place, row in enumerate(ranking.plans, start=1)),
-        front=tuple(_ranked(question, row, best, place) for place, row in enumerate(ranking.front, start=1)),
-        families={kind: plan for kind, plan in families.items() if not against(plan.plan)},
+        plans=tuple(_ranked(question, row, best, place) for place, row in enumerate(plans, start=1)),
+        front=tuple(
+            _ranked(question, known.get(_key(row), row), best, place)
+            for place, row in enumerate(ranking.front, start=1)
+        ),
+        families={kind: _ranked(question, row, best, 1) for kind, row in families.items() if not against(row.plan)},
         too_large=dict(_too_large(question, [kind for kind in SIMPLE if kind not in families])),
         evaluated=ranking.evaluated,
         feasible=ranking.feasible,
@@ -82,6 +99,11 @@ def _recommendation(question: Question, ranking: Ranking) -> Recommendation:
         links=links_of(question, best.plan),
         search_seconds=ranking.search_seconds,
     )
+
+
+def _key(row: Scored) -> tuple[float, ...]:
+    """What tells a plan from others."""
+    return tuple(row.plan.as_dict().values())
 
 
 def _ranked(question: Question, row: Scored, best: Scored, place: int) -> RankedPlan:

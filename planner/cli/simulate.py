@@ -31,8 +31,15 @@ def simulate(as_json: bool, quiet: bool, **asked: Any) -> None:
     one's own (--durations). Ranks that differ in data or tensor parallelism do the same and are shown once.
     """
     from planner.cli.simulated import print_simulated
+    from planner.simulate.memory_file import write_memory
+    from planner.simulate.trace import write_trace
 
+    trace, memory = asked["trace"], asked["memory"]
     step = _step(asked, quiet=quiet)
+    if trace is not None:
+        write_trace(trace, step.simulation)
+    if memory is not None:
+        write_memory(memory, step.simulation)
     if as_json:
         return print_json(step.as_dict())
     print_simulated(step)

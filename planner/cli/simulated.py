@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from planner.answer.simulation import SimulatedStep
+from planner.cli.gantt import print_gantt
 from planner.cli.printing import Heading, say, table
 from planner.quantities import GIB, format_bytes, format_seconds
+from planner.simulate.memory_file import cause
+from planner.simulate.schedules import NAME_OF
+from planner.spec.plan import Schedule
 
 
 def print_simulated(step: SimulatedStep) -> None:
     """The simulation on stdout."""
     say(_sentence(step))
+    say()
+    print_gantt(step.simulation)
     say()
     table(
         [
@@ -48,7 +54,6 @@ def _rows(step: SimulatedStep) -> list[list[str]]:
     played = step.simulation
     rows = []
     for rank, (use, memory) in enumerate(zip(played.ranks, played.memory, strict=True)):
-        cause = memory.causes[memory.fullest]
         rows.append(
             [
                 str(rank),
@@ -59,13 +64,17 @@ def _rows(step: SimulatedStep) -> list[list[str]]:
                 f"{memory.peak_in_flight:.4g}",
                 f"{memory.peak / GIB:.2f}" if memory.peak else "",
                 f"{memory.seconds[memory.fullest]:.4g}" if memory.peak else "",
-                str(cause or "") if memory.peak else "",
+                cause(memory) if memory.peak else "",
             ]
         )
     return rows
 
 
 def _against_closed_form(step: SimulatedStep) -> str:
+    """The closed form's step, with the plan's own schedule."""
     assert step.ranked
-    closed, played = step.ranked.step_time, step.simulation.makespan
-    return f"In closed form: {format_seconds(closed)} a step ({closed / played - 1:+.1%}); planner check says where."
+    closed, own = step.ranked.step_time, NAME_OF[Schedule(int(step.ranked.plan.schedule))]
+    text = f"{format_seconds(closed)} a step ({closed / step.simulation.makespan - 1:+.1%})"
+    if own != step.schedule:
+        return f"The plan's own schedule, {own}, takes {text} in closed form."
+    return f"In closed form: {text}; planner check says where."

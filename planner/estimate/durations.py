@@ -21,6 +21,7 @@ from planner.estimate.records import Moment
 from planner.estimate.segments import layer_segments
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import rank_tokens, sequence_split
+from planner.estimate.stage_seconds import HEAD_PARTS
 from planner.estimate.stages import Layout, all_ranks, layout
 from planner.estimate.states import training_state
 from planner.estimate.synchronisation import keeps_weights, weight_gathers
@@ -34,8 +35,6 @@ from planner.spec.stack import Stack
 from planner.spec.workload import Workload
 from planner.topology.links import GroupLinks, Links
 
-HEAD_PARTS = 3
-"""The head's time has three like parts: its forward with the loss, and the gradients of its inputs and weights."""
 GROUPS: Mapping[str, str] = {"tp": "tp", "head": "tp", "cp": "cp", "ep": "ep", "pp": "pp", "dp": "dp_shard"}
 """Axis of a transfer -> the group in Links whose links it uses."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from types import SimpleNamespace
 
 from planner.cost.kernels import host_time
-from planner.cost.overlap import overlapped_time
+from planner.cost.overlap import exposed_time
 from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
@@ -98,5 +98,5 @@ def _launches(setting: Setting, plans: Plan) -> Count:
 
 def _waiting_for_host(segments: Segments, timed: Iterable[Segment], launches: Seconds, penalty: float) -> Segments:
     """Segments, and what the host takes longer to launch what is `timed` than the device to run it."""
-    device = sum(float(overlapped_time(each.compute, each.transfer, penalty=penalty)) for each in timed)
+    device = sum(float(each.compute + exposed_time(each.compute, each.transfer, penalty=penalty)) for each in timed)
     return (*segments, Segment("host", max(launches - device, 0.0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from planner.quantities import Column, Count
+from planner.simulate.actions import Kind
 from planner.simulate.memory import Timeline
 from planner.simulate.simulation import Simulation
 from planner.simulate.text_files import write_parts
@@ -69,15 +70,24 @@ def _peak(timeline: Timeline) -> dict[str, Any]:
     }
 
 
+PASSES: Mapping[Kind, str] = {
+    Kind.FORWARD: "forward",
+    Kind.BACKWARD: "backward",
+    Kind.INPUT: "gradients of inputs",
+    Kind.WEIGHT: "gradients of weights",
+}
+
+
 def cause(timeline: Timeline) -> str:
     """What made a rank fullest, in words."""
     label = timeline.causes[timeline.fullest]
     if label is None:
         return "what the step starts with"
+    what = " ".join(dict.fromkeys(part for part in (label.block, label.name) if part))
     if label.action is None:
-        return " ".join(part for part in (label.block, label.name) if part)
-    words = f"{label.action.kind.name.lower()} of micro-batch {label.action.microbatch} on stage {label.action.stage}"
-    return f"{words}: {' '.join(part for part in (label.block, label.name) if part)}"
+        return what
+    kind, stage, microbatch, _ = label.action
+    return f"{PASSES[kind]} of micro-batch {microbatch} on stage {stage}: {what}"
 
 
 def moments(timeline: Timeline) -> Column:

@@ -22,6 +22,11 @@ FROZEN = {
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION, "--links"],
+    "simulate": [
+        *("MODEL", "CLUSTER", *QUESTION, "--durations", "--schedule", "--slow", "--jitter", "--seed"),
+        *("--trace", "--memory"),
+    ],
+    "check": ["MODEL", "CLUSTER", *QUESTION],
     "validate": ["RUNS", "--collectives", "--calibrate", "--profile", "--kernels", "--json"],
     "diagnose": [
         *("FILES", "--plan", "--model", "--cluster", "--gpu", "--fix", "--seq-len", "--global-batch-size"),
