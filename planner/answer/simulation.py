@@ -15,7 +15,7 @@ from planner.errors import SpecError
 from planner.estimate.durations import durations
 from planner.estimate.stages import Layout, layers_per_rank, layout
 from planner.quantities import GIB, Scalar
-from planner.simulate.actions import Order
+from planner.simulate.actions import Kind, Order
 from planner.simulate.order_text import read_order
 from planner.simulate.schedules import FIXED_CHUNKS, NAME_OF, known_order
 from planner.simulate.simulation import Disturbance, Simulation, simulate
@@ -100,6 +100,10 @@ def simulated_table(table: OwnTable, circumstances: Circumstances | None = None)
         raise SpecError("a table of durations knows no accelerators; a rank's factor, such as 2=1.3, is right")
     name = asked.schedule or table.schedule
     order = _own_order(name, table)
+    apart = any(action.kind is Kind.WEIGHT for actions in order.actions for action in actions)
+    whole = next((stage for stage, each in enumerate(table.stages) if "B" in each), None)
+    if apart and whole is not None:
+        raise SpecError(f"{name} runs gradients of inputs and weights apart; stage {whole} needs I and W in place of B")
     return SimulatedStep(simulate(table.durations(order.rank_of), order, asked.disturbance), name)
 
 

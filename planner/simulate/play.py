@@ -119,9 +119,15 @@ def _who_waits(tasks: Tasks, ends: list[Seconds]) -> str:
             if follower in waited:
                 waited[follower].append(task)
     lines = (
-        f"rank {rank} waits with {tasks.label[task]} for {tasks.label[waited[task][0]]}"
-        + ", which never comes" * (not tasks.added[waited[task][0]])
+        f"rank {rank} waits with {_name(tasks, task)} for {_name(tasks, waited[task][0])} of rank "
+        f"{tasks.rank[waited[task][0]]}"
         for rank, task in sorted(first.items())
         if waited[task]
     )
     return f"the schedule stops: {'; '.join(lines)}"
+
+
+def _name(tasks: Tasks, task: int) -> str:
+    """The action that a task is part of, or what it is called."""
+    label = tasks.label[task]
+    return str(getattr(label, "action", None) or label)

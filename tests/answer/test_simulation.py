@@ -54,7 +54,7 @@ def best():
 
 @pytest.mark.parametrize("name", PLANS)
 def test_closed_forms_and_simulation_agree(best, name):
-    """Gathers beside blocking collectives of another axis cost no compute, which the closed form does not tell apart."""
+    """Gathers beside blocking collectives of another axis cost no compute, which the closed form leaves out."""
     found = agreement(best(name))
     assert found.difference == pytest.approx(0, abs=0.13 if name == "TP" else 0.03)
     assert sum(found.closed.values()) == pytest.approx(found.ranked.step_time)
@@ -175,6 +175,8 @@ def test_a_table_whose_stages_do_not_go_with_its_schedule_is_refused():
         simulated_table(own_table(3, ranks=2))
     with pytest.raises(SpecError, match="made for 2"):
         simulated_table(own_table(4, schedule="zb-v", ranks=4))
+    with pytest.raises(SpecError, match="stage 0 needs I and W in place of B"):
+        simulated_table(own_table(schedule="zb-h1"))
     with pytest.raises(SpecError, match="knows no accelerators"):
         simulated_table(own_table(), Circumstances(parts={0: "h100-sxm"}))
     with pytest.raises(FileFormatError, match="has 4 stages"):

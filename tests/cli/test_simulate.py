@@ -110,8 +110,8 @@ def test_ranks_that_wait_for_each_other_are_named(planner, tmp_path):
     table.write_text(json.dumps({"num_microbatches": 2, "stages": [{"F": 1, "B": 2}] * 2}))
     result = planner("simulate", "--durations", table, "--schedule", own)
     assert result.exit_code == 2
-    assert "rank 0 waits with 0B0" in result.stderr
-    assert "rank 1 waits with 1F1" in result.stderr
+    said = "rank 0 waits with 0B0 for 1B0 of rank 1; rank 1 waits with 1F1 for 0F1 of rank 0"
+    assert result.stderr == f"planner: the schedule stops: {said}\n"
 
 
 def test_check_puts_closed_forms_beside_the_simulation(planner):
