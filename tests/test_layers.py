@@ -128,9 +128,15 @@ def test_trainer_is_files_to_copy_that_import_torch_the_standard_library_and_the
 
 
 def test_calibration_uses_records_formulas_and_the_trainer_only():
-    """What fits collectives, kernels, steps predicts with the planner's own estimates, and reads tables as it does."""
+    """What fits collectives, kernels, steps predicts with the planner's own estimates, and reads tables as it does.
+
+    The command asks and answers as the planner's own commands do.
+    """
     predicting = ("collectives", "collectives_fit", "kernel_fits", "tile_fits", "steps", "accuracy")
     own = {f"calibration.{name}": ESTIMATE | {"validate"} for name in predicting}
+    fitting = ("kernel_profile", "collective_profile", "profile_fit", "machine_cluster")
+    own |= {f"calibration.{name}": ESTIMATE | {"dumps"} for name in fitting}
+    own |= {f"calibration.{name}": EVERYTHING for name in ("cli", "command", "sensitivity")}
     wrong = [
         f"{name} imports {used}"
         for name, tree in modules("calibration").items()

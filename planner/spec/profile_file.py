@@ -29,6 +29,8 @@ SMALLEST, LARGEST = 1e-6, 1e3
 """Of factors and errors, and of times in seconds; beyond them nothing was measured."""
 FIT_TIMES = ("start", "step_latency", "hop_latency")
 TEXTS = ("sources", "notes")
+OWN_KEYS = ("machine", "measurements")
+"""What a calibration keeps beside the profile that it fitted; not read here."""
 
 
 def write_profile(profile: Profile, path: Path) -> None:
@@ -58,7 +60,8 @@ def read_profile(path: Path) -> Profile:
     Raises FileFormatError, naming file and key, where the file is no profile or a value is out of range.
     """
     data = read_json(path, schema_version=SCHEMA_VERSION, hint="it is no efficiency profile")
-    unknown = set(data) - {"schema_version", *_HEAD, *NUMBERS, *(f"{name}_s" for name in TIMES), *TEXTS, *_TABLES}
+    known = {*_HEAD, *NUMBERS, *(f"{name}_s" for name in TIMES), *TEXTS, *_TABLES, *OWN_KEYS}
+    unknown = set(data) - {"schema_version", *known}
     if unknown:
         raise FileFormatError(f"unknown key {', '.join(sorted(unknown))}", where=str(path))
     given: dict[str, Any] = {name: _text(data, name, path) for name in _HEAD}

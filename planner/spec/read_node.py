@@ -30,7 +30,7 @@ from planner.spec.read_accelerator import accelerator_entry, read_prices
 FABRIC_KINDS = ("infiniband", "roce", "efa", "slingshot", "omnipath", "ethernet", "tcpx", "none")
 SLOTS = ("pcie3", "pcie4", "pcie5")
 MOST_SLOTS = 32
-LINKS = ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "xgmi", "gaudi", *SLOTS)
+LINKS = ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "xgmi", "gaudi", *SLOTS, "loopback")
 """Links whose efficiencies the catalogue knows."""
 FABRIC_FIGURES = {"nic_bandwidth": "B/s", "latency": "s"}
 FABRIC_COUNTS = {"nics_per_node": (1, 1024), "nodes_per_leaf": (0, 1_000_000), "nodes_per_pod": (0, 1_000_000)}
