@@ -37,7 +37,8 @@ NOISE = 0.05
 ONE_NODE = ("nanotron",)
 """Stacks that are fitted to runs on one node: across nodes their published steps take 2 to 50 times what links allow,
 in no order that a factor on the network would give, so only the error tells of them."""
-ROUNDS = 6
+ROUNDS = 20
+"""Steps of a fit: with six, fits of several campaigns ended on the way."""
 STEP = 2e-2
 """Of a derivative, in the logarithm."""
 

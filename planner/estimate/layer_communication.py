@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from planner.estimate.factor import WIRE, distinct_plans
-from planner.estimate.messages import head_message, layer_messages, stage_message
+from planner.estimate.messages import head_message, layer_messages, stage_gather, stage_message
 from planner.estimate.setting import Setting
 from planner.estimate.synchronisation import reduces_once
 from planner.quantities import Seconds
@@ -24,7 +24,8 @@ class LayerCommunication:
     gathers once more in backward; `ring` the forward's exchange of keys and values (backward: twice that). `key_gather`
     and `key_scatter` gather keys and values from all ranks, and give their gradients back.
     `gather` is ZeRO-3's, of one layer; `reduce` its gradients' reduction where each micro-batch has one. Of shape
-    (rows,) are `head`, what the vocabulary-parallel head reduces, and `send`, one tensor between two pipeline stages.
+    (rows,) are `head`, what the vocabulary-parallel head reduces, and `send`, one tensor between two pipeline stages
+    with what its receivers gather of it.
     """
 
     tp: Seconds
@@ -63,5 +64,5 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> Laye
         gather=network.time(sent.weights, links),
         reduce=np.where(reduces_once(plans), 0.0, network.time(sent.gradients, links)),
         head=network.time((head_message(setting, plans),), links),
-        send=network.time((stage_message(setting, plans),), links),
+        send=network.time((stage_message(setting, plans), stage_gather(setting, plans)), links),
     )

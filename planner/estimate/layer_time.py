@@ -12,6 +12,7 @@ from planner.cost.states import quantized_bytes
 from planner.estimate.activations import element_bytes
 from planner.estimate.factor import LAYER, distinct_plans
 from planner.estimate.kernels import AttentionCore
+from planner.estimate.parameters import layer_parameters
 from planner.estimate.products import ExpertProduct, Product, layer_products
 from planner.estimate.setting import Setting
 from planner.estimate.shapes import Shapes, rank_tokens, shapes
@@ -96,7 +97,7 @@ def _one_kind(setting: Setting, layer: Layer, plans: Plan) -> LayerTime:
     time = LayerTime(
         matmul=sum(forward, start=0.0),
         input_gradient=sum(inputs, start=0.0),
-        weight_gradient=sum(weights, start=0.0) * (workload.method == "full"),
+        weight_gradient=(sum(weights, start=0.0) + _accumulation(setting, layer, plans)) * (workload.method == "full"),
         attention=attention,
         attention_backward=attention_backward,
         elementwise=elementwise + frozen,
@@ -144,6 +145,12 @@ def _elementwise_traffic(setting: Setting, layer: Layer, plans: Plan, shape: Sha
         traffic = traffic + cost.activation_traffic(shape.routed, width, expert.gated, element_bytes=element)
         traffic = traffic + cost.routing_traffic(shape.tokens / plans.tp, hidden, copies, element_bytes=element)
     return traffic
+
+
+def _accumulation(setting: Setting, layer: Layer, plans: Plan) -> Seconds:
+    """Adding gradients to those of earlier micro-batches."""
+    dense, experts = layer_parameters(layer, setting.model.hidden_size, plans)
+    return setting.kernels.stream((dense + experts) * setting.stack.accumulation_bytes)
 
 
 def _fusion(plans: Plan, stack: Stack) -> Scalar:

@@ -75,7 +75,14 @@ def boundary_bytes(job: Job, plans: Plan) -> Bytes:
 
 def stage_message(job: Job, plans: Plan) -> Message:
     """One micro-batch's hidden states, or their gradients, to the neighbouring pipeline stage."""
-    return Message("send", "pp", boundary_bytes(job, plans) / sequence_split(plans))
+    split = plans.tp if job.stack.scatters_sends else sequence_split(plans)
+    return Message("send", "pp", boundary_bytes(job, plans) / split)
+
+
+def stage_gather(job: Job, plans: Plan) -> Message:
+    """What tensor-parallel ranks gather of a tensor of which each was sent a part, without sequence parallelism."""
+    parts = (np.asarray(plans.sequence_parallel) == 0) & (np.asarray(plans.pp) > 1)
+    return Message("all_gather", "tp", boundary_bytes(job, plans) * parts * job.stack.scatters_sends)
 
 
 def head_message(job: Job, plans: Plan) -> Message:

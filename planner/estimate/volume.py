@@ -18,6 +18,7 @@ from planner.estimate.messages import (
     head_messages,
     layer_messages,
     root_messages,
+    stage_gather,
     stage_message,
     tied_message,
     weight_messages,
@@ -152,6 +153,7 @@ def _step_messages(job: Job, plans: Plan) -> Iterator[tuple[Message, Count]]:
         for message, passes in _layer_passes(job, layer_messages(job, layer, plans), plans):
             yield message, m * count * passes
     yield stage_message(job, plans), m * _sends(plans, stage)
+    yield stage_gather(job, plans), m * _sends(plans, stage)
     yield from _all(embedding_messages(job, plans), m * stage.has_embedding)
     yield from _all(head_messages(job, plans), m * stage.has_head)
     yield tied_message(job, plans), np.maximum(stage.has_embedding, stage.has_head)
@@ -185,7 +187,7 @@ def _layer_passes(job: Job, sent: LayerMessages, plans: Plan) -> Iterator[tuple[
 def _sends(plans: Plan, stage: Stages) -> Column:
     """Tensors that a pipeline rank sends per micro-batch: activations on, gradients back, from each chunk.
 
-    The last chunk has no activations to send, the first no gradients.
+    The last chunk has no activations to send, the first no gradients. As many arrive: the other way round.
     """
     chunks = np.asarray(plans.virtual_stages)
     activations, gradients = chunks - (stage.rank == plans.pp - 1), chunks - (stage.rank == 0)

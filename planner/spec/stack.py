@@ -96,6 +96,11 @@ class Stack:
     waiting_buffers: Count = 0.0
     """Unsharded inputs of tensor-parallel reductions (T x h) whose memory waits for the device where the host runs
     ahead of it: as many as fit in its queue of kernels."""
+    scatters_sends: Scalar = 0.0
+    """1 where tensor-parallel ranks send a part each of what goes between pipeline stages, and gather what arrives;
+    sequence parallelism sends parts in any case."""
+    accumulation_bytes: Bytes = 0.0
+    """Memory traffic per parameter on the rank of adding a micro-batch's gradients to those of earlier ones."""
     gathered_inputs: Scalar = 2.0
     """Unsharded layer inputs (T x h) that tensor with sequence parallelism keeps at a time (DTensor: up to 6)."""
     keeps_gathered_keys: Scalar = 1.0

@@ -150,6 +150,22 @@ def test_experts_compute_only_what_tokens_visit(bench):
     assert times[0].matmul == pytest.approx(times[1].matmul + router, rel=1e-6)
 
 
+def test_parts_of_a_tensor_cross_a_slow_network_faster_than_the_whole(bench, slow_network):
+    plan = Plan(tp=8, pp=2, num_microbatches=64, schedule=Schedule.ONE_F_ONE_B)
+    whole = replace(bench, cluster=slow_network)
+    apart = replace(whole, stack=replace(bench.stack, scatters_sends=1.0))
+    assert apart.time(plan).pp_exposed == pytest.approx(whole.time(plan).pp_exposed / 8, rel=1e-2)
+
+
+def test_summing_gradients_passes_over_those_of_the_rank_with_every_micro_batch(bench):
+    plan = Plan(tp=2, dp_replicate=4, num_microbatches=16)
+    summed = replace(bench, stack=replace(bench.stack, accumulation_bytes=6.0))
+    held = sum(layer.dense_parameters(4096) / 2 + layer.other_parameters for layer in bench.model.layers)
+    assert summed.time(plan).matmul - bench.time(plan).matmul == pytest.approx(16 * held * 6 / 2e12)
+    frozen = replace(bench.workload, method="lora")
+    assert replace(summed, workload=frozen).time(plan).matmul == replace(bench, workload=frozen).time(plan).matmul
+
+
 def test_frozen_weights_need_no_gradient_of_their_own(bench):
     plan = Plan(dp_replicate=8, num_microbatches=8)
     lora = replace(bench, workload=Workload(64, 4096, method="lora"))

@@ -148,6 +148,15 @@ def test_middle_stages_send_activations_on_and_gradients_back_from_every_chunk()
     assert volume(plan, model=model).role == Role.MIDDLE
 
 
+@pytest.mark.parametrize(("sequence", "parts", "gathered"), [(0, 2, 1), (1, 2, 0)])
+def test_parts_sent_between_stages_are_gathered_where_they_arrive(sequence, parts, gathered):
+    plan = replace(PIPELINE, tp=2, sequence_parallel=sequence)
+    whole, apart = (volume(plan, conventions=Stack("s", scatters_sends=each), role=Role.LAST) for each in (0.0, 1.0))
+    one = BOUNDARY / 4
+    assert apart.pp.send == 4 * one / parts
+    assert apart.tp.all_gather - whole.tp.all_gather == gathered * 4 * one / 2
+
+
 def test_the_stages_at_the_ends_swap_the_gradients_of_a_tied_embedding():
     tied = replace(GPT, tie_word_embeddings=True)
     plan = replace(PIPELINE, dp_shard=2, micro_batch_size=1, sharding=Sharding.ZERO3_KEEP)
