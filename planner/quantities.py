@@ -35,6 +35,9 @@ FlopPerSecond = Annotated[Number, "1/s"]
 PerSecond = Annotated[Number, "1/s"]
 Usd = Annotated[Number, "USD"]
 UsdPerSecond = Annotated[Number, "USD/s"]
+Watts = Annotated[Number, "W"]
+Joules = Annotated[Number, "W s"]
+UsdPerJoule = Annotated[Number, "USD/W s"]
 
 GB = 1e9
 GIB = 2.0**30

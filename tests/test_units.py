@@ -1,4 +1,4 @@
-"""Every formula of planner.cost: homogeneous in its units, the same for a number and a column, finite."""
+"""Formulas of planner.cost and planner.economics: homogeneous in units, alike for a number and a column, finite."""
 
 import importlib
 import inspect
@@ -26,13 +26,20 @@ RANGES = {
     "PerSecond": (1e-6, 1e2),
     "Usd": (1e-2, 1e3),
     "UsdPerSecond": (1e-4, 1e-2),
+    "Watts": (1e2, 1e4),
+    "Joules": (1e6, 1e12),
+    "UsdPerJoule": (1e-9, 1e-7),
 }
 
 
+COST = {module.name for module in pkgutil.iter_modules(planner.cost.__path__, "planner.cost.")}
+ECONOMICS = {f"planner.economics.{name}" for name in ("checkpoints", "energy", "failures", "ownership")}
+
+
 def public_functions():
-    for module in pkgutil.iter_modules(planner.cost.__path__, "planner.cost."):
-        for name, value in vars(importlib.import_module(module.name)).items():
-            if inspect.isfunction(value) and value.__module__ == module.name and not name.startswith("_"):
+    for module in sorted(COST | ECONOMICS):
+        for name, value in vars(importlib.import_module(module)).items():
+            if inspect.isfunction(value) and value.__module__ == module and not name.startswith("_"):
                 yield value
 
 
@@ -89,9 +96,8 @@ def assert_no_overflow(formula):
         assert value == pytest.approx(expected, rel=1e-12)
 
 
-def test_formulas_are_found_in_every_module_of_cost():
-    modules = {module.name for module in pkgutil.iter_modules(planner.cost.__path__, "planner.cost.")}
-    assert modules == {formula.__module__ for formula in FORMULAS}
+def test_formulas_are_found_in_every_module():
+    assert {formula.__module__ for formula in FORMULAS} == COST | ECONOMICS
 
 
 @every_formula
@@ -104,7 +110,7 @@ def test_formula_declares_the_unit_of_every_argument_and_result(formula):
 
 
 @every_formula
-@pytest.mark.parametrize("base", ["B", "s", "USD"])
+@pytest.mark.parametrize("base", ["B", "s", "USD", "W"])
 def test_formula_is_dimensionally_homogeneous(formula, base):
     assert_homogeneous(formula, base)
 
