@@ -51,14 +51,14 @@ class Fit:
 
     def __call__(self, record: Record) -> None:
         """Put the profile into the record's file; nothing where too little was measured."""
-        from calibration.profile_fit import profile_of
+        from calibration.profile_fit import fit_of
 
         described = cluster_of(record, self.cluster)
         if described is None:
             return
         if described.toml:
             toml_path(record).write_text(described.toml, encoding="utf-8")
-        record.fitted(profile_of(record, described.cluster, self.stack))
+        record.fitted(fit_of(record, described.cluster, self.stack).profile)
 
 
 def measure_here(request: Request) -> Report | None:

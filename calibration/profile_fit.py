@@ -2,64 +2,143 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from calibration import kernel_profile as kernels
+from calibration.collective_profile import Fitted, calls_of, fitted_collectives
+from calibration.measurement_plan import SIZES
 from calibration.record import Record
 from planner.catalogue.profiles import profile as nearest_profile
 from planner.spec.cluster import Cluster
 from planner.spec.profile import Profile
 from planner.tables import Table
 
-MOST_SHARE = 1.0
+FUSED = ("flash", "sdpa")
+"""Attention kernels with a table; scores in memory ("math") have a formula."""
+OF_MEASUREMENTS = {
+    "gemm": ("gemm",),
+    "attention": ("attention",),
+    "attention_backward_efficiency": ("attention",),
+    "attention_overhead": ("attention",),
+    "memory_efficiency": ("copy", "triad"),
+    "kernel_overhead": ("gemm",),
+    "launch_time": ("tiny_layer",),
+    "elementwise_scale": ("elementwise",),
+    "overlap_penalty": ("overlap",),
+}
+"""Field of a profile -> measurements that tell it."""
+OF_STEPS = ("compute_scale", "attention_scale", "fixed_time")
+"""Fields that only whole training steps tell."""
 
 
-def profile_of(record: Record, cluster: Cluster, stack: str) -> Profile:
+@dataclass(frozen=True)
+class Fit:
+    """A profile, the fields of it that were measured, and what the measurements could not tell."""
+
+    profile: Profile
+    fields: Mapping[str, Any]
+    collectives: tuple[Fitted, ...]
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """Figures of timed collectives that stayed as they were, in words."""
+        return tuple(f"{' '.join(each.key)} {' and '.join(each.untold)}" for each in self.collectives if each.untold)
+
+
+def fit_of(record: Record, cluster: Cluster, stack: str) -> Fit:
     """The profile of a cluster's accelerator under a stack, measured as far as the record goes.
 
     Raises SpecError for an unknown stack.
     """
     base = nearest_profile(cluster.accelerator, stack, fabric=cluster.node.fabric)
-    made = replace(base, **_kernels(record, cluster, base))
-    return replace(made, level=_level(base, record), sources=_sources(record, base), notes=_notes(record, base))
+    fields = _kernels(record, cluster, base)
+    collectives = tuple(fitted_collectives(calls_of(record), cluster, base.collectives))
+    made = replace(
+        base,
+        **_tables(base, fields),
+        **{name: value for name, value in fields.items() if name not in ("gemm", "attention")},
+        collectives={**base.collectives, **{each.key: each.fit for each in collectives}},
+        level="transferred" if base.level == "datasheet" and "gemm" in fields else base.level,
+        sources=(_source(record), *base.sources),
+    )
+    found = Fit(made, fields, collectives)
+    return replace(found, profile=replace(made, notes=(*_notes(found, base), *base.notes)))
 
 
 def _kernels(record: Record, cluster: Cluster, base: Profile) -> dict[str, Any]:
     """The fields of a profile that kernels alone tell, those that were measured."""
-    part = cluster.accelerator
-    overhead = kernels.kernel_overhead(record.results("gemm"))
-    overhead = base.kernel_overhead if overhead is None else overhead
-    stream, gemm = kernels.bandwidth(record), kernels.gemm_tables(record, part.peak, overhead)
+    part, stream = cluster.accelerator, kernels.bandwidth(record)
+    overhead = kernels.kernel_overhead(record)
+    usual = base.kernel_overhead if overhead is None else overhead
+    reached = stream or part.memory_bandwidth * base.memory_efficiency
+    gemm = kernels.gemm_tables(record, part.peak, stream=reached, overhead=usual, known=base.gemm)
     found: dict[str, Any] = {
+        "gemm": gemm or None,
         "launch_time": kernels.launch_time(record),
         "kernel_overhead": overhead,
-        "memory_efficiency": stream and min(MOST_SHARE, stream / part.memory_bandwidth),
-        "gemm": {**base.gemm, **gemm},
-        "attention": {name: _writable(table) for name, table in base.attention.items()},
-        # Tables of measured products hold all of the share, what tiles leave of the peak included.
-        "matmul_tiles": {name: tiles for name, tiles in base.matmul_tiles.items() if name not in gemm},
-    }
+        "memory_efficiency": stream and min(1.0, stream / part.memory_bandwidth),
+        "elementwise_scale": stream and kernels.elementwise_scale(record, stream),
+        "overlap_penalty": kernels.overlap_penalty(record),
+    } | _attention(record, cluster, base)
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _attention(record: Record, cluster: Cluster, base: Profile) -> dict[str, Any]:
+    rows = record.results("attention")
+    precision = SIZES[record.machine.device].precisions[0]
+    peak = cluster.accelerator.peak.get(precision)
+    overhead = kernels.attention_overhead(rows)
+    if peak is None or not rows:
+        return {}
+    tables: dict[str, Table] = {}
+    ratios = []
+    for backend in FUSED:
+        own = [row for row in rows if row[0]["backend"] == backend]
+        usual = base.attention_overhead if overhead is None else overhead
+        table, ratio = kernels.attention_table(own, peak, usual, base.attention[backend])
+        if table is not None:
+            tables[backend] = table
+            ratios += [ratio] if ratio else []
+    # Where one fused kernel was measured it is the best that there is.
+    tables = {name: tables.get(name, next(iter(tables.values()))) for name in FUSED} if tables else {}
+    backward = ratios[0] if ratios else None
+    return {
+        "attention": tables or None,
+        "attention_overhead": overhead,
+        "attention_backward_efficiency": backward,
+    }
+
+
+def _tables(base: Profile, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of a profile: measured ones before known ones."""
+    gemm = fields.get("gemm", {})
+    return {
+        "gemm": {**base.gemm, **gemm},
+        "attention": {
+            name: _writable(table) for name, table in {**base.attention, **fields.get("attention", {})}.items()
+        },
+        # A table of measured products holds all of the share, what tiles leave of the peak included.
+        "matmul_tiles": {name: tiles for name, tiles in base.matmul_tiles.items() if name not in gemm},
+    }
+
+
 def _writable(table: Table) -> Table:
-    return Table(table.axes, np.clip(table.values, kernels.LEAST_SHARE, MOST_SHARE))
+    return Table(table.axes, np.clip(table.values, kernels.LEAST_SHARE, 1.0))
 
 
-def _level(base: Profile, record: Record) -> str:
-    """Kernels that were measured here make of a datasheet's profile one whose training factors are of elsewhere."""
-    return "transferred" if base.level == "datasheet" and record.results("gemm") else base.level
-
-
-def _sources(record: Record, base: Profile) -> tuple[str, ...]:
+def _source(record: Record) -> str:
     here, dates = record.machine, sorted(entry.date[:10] for entry in record.entries)
     count = sum(entry.measured is not None for entry in record.entries)
-    own = f"measured on {here.host}, {here.processes} x {here.name}: {count} measurements, {dates[0]} to {dates[-1]}"
-    return (own, *base.sources)
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    return f"{count} measurements on {here.host}, {here.processes} x {here.name}, {when}"
 
 
-def _notes(record: Record, base: Profile) -> tuple[str, ...]:
-    return base.notes
+def _notes(found: Fit, base: Profile) -> Iterator[str]:
+    left = [name for name in (*OF_MEASUREMENTS, *OF_STEPS) if name not in found.fields]
+    yield f"not measured here: {', '.join(left)}; as {base.name} of the catalogue"
+    if found.untold:
+        yield f"what the timed collectives could not tell: {'; '.join(found.untold)}"

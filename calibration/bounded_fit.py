@@ -1,0 +1,102 @@
+"""A few positive figures fitted to times: robust, bounded, and held where the times do not tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from calibration.grids import Array
+from planner.quantities import Count, Scalar
+
+NOISE: Scalar = 0.02
+"""Relative deviations beyond this count like their size, not its square."""
+TOLD: Scalar = 0.05
+"""A figure is told by the times where they leave its logarithm no more uncertain than this."""
+OPEN: Scalar = 0.5
+"""A figure is held at its start where the times leave it this part of the uncertainty that it had before."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure before it is fitted: where it starts, how far off it may be (of the logarithm), and its bounds."""
+
+    start: float
+    spread: Scalar
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """Figures after the fit. `told` are those that the times decide each by itself.
+
+    Of the others those that the times leave open were held at their starts (`held`); of the rest only the sum of what
+    they add is known. `error` is the median relative deviation of the times that is left.
+    """
+
+    values: Mapping[str, float]
+    told: frozenset[str]
+    held: frozenset[str]
+    error: Scalar
+    n: Count
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """The figures that the times do not decide by themselves."""
+        return tuple(sorted(set(self.values) - self.told))
+
+
+def fit(figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mapping[str, float]], Array]) -> Found:
+    """The figures that make `predicted` and their starts most likely together.
+
+    While the times leave a figure about as uncertain as it was, the least certain is held at its start, and the others
+    are fitted again.
+    """
+    free, held, told = dict(figures), dict[str, float](), frozenset[str]()
+    values = dict[str, float]()
+    while free:
+        values, spread_left = _fitted(free, times, lambda some: predicted(held | some))
+        unsure = {name: spread_left[name] / free[name].spread for name in free}
+        if not held:
+            told = frozenset(name for name in free if spread_left[name] <= TOLD)
+        worst = max(unsure, key=lambda name: unsure[name])
+        if unsure[worst] <= OPEN:
+            break
+        held[worst] = free.pop(worst).start
+    together = held | {name: values[name] for name in free}
+    return Found(together, told, frozenset(held), _error(predicted(together), times), len(times))
+
+
+def _error(predicted: Array, times: Array) -> Scalar:
+    return float(np.median(np.abs(predicted / times - 1)))
+
+
+def _fitted(
+    figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mapping[str, float]], Array]
+) -> tuple[dict[str, float], dict[str, Scalar]]:
+    """The best values, and how far off each may still be (of the logarithm)."""
+    names = list(figures)
+    start = np.log([figures[name].start for name in names])
+    spread = np.array([figures[name].spread for name in names])
+    bounds = [np.log([getattr(figures[name], end) for name in names]) for end in ("lowest", "highest")]
+
+    def values(point: Array) -> dict[str, float]:
+        return dict(zip(names, np.exp(point).tolist(), strict=True))
+
+    def deviations(point: Array) -> Array:
+        return np.log(predicted(values(point)) / times) / NOISE
+
+    def robust(point: Array) -> Array:
+        far = deviations(point)
+        # The root of soft_l1, so that priors beside it stay squares.
+        softened = np.sqrt(2 * (np.sqrt(1 + far**2) - 1))
+        return np.append(softened, (point - start) / spread)
+
+    found = least_squares(robust, start, bounds=bounds, x_scale=spread)
+    scale = max(1.0, float(np.median(np.abs(deviations(found.x)))) / 0.6745)
+    slopes = found.jac[: len(times)] / scale
+    left = np.linalg.inv(slopes.T @ slopes + np.diag(spread**-2.0))
+    return values(found.x), dict(zip(names, np.sqrt(np.diag(left)).tolist(), strict=True))
