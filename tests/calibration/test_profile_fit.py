@@ -48,7 +48,9 @@ def truth():
         ("nvlink4", name): CollectiveFit(0.7 + 0.03 * number, 9e-6 + 2e-6 * number, 3e-6, 2e-6 + 2e-7 * number, 0.2)
         for number, name in enumerate(("all_gather", "reduce_scatter", "all_to_all", "all_reduce"))
     }
-    own["nvlink4", "send_recv"] = CollectiveFit(0.6, 11e-6, 4e-6)
+    # Of a message between two ranks the start tells all of the latency.
+    one_step = BASE.collectives["nvlink4", "send_recv"].step_latency
+    own["nvlink4", "send_recv"] = CollectiveFit(0.6, 11e-6, one_step)
     own["nvlink4-nvls", "all_reduce"] = CollectiveFit(0.9, 15e-6, 2e-6, 3e-6, 0.15)
     own = {
         key: fit if BASE.collectives[key].low_latency_share else replace(fit, low_latency_share=0.0, hop_latency=0.0)
