@@ -77,6 +77,13 @@ def head_start(plans: Plan) -> Column:
     return by_stages * np.where(few, LEAD_OF_FEW, 1.0) * np.where(many, LEAD_OF_MANY, 1.0)
 
 
+def peak_by_rank(model: Model, plans: Plan, workload: Workload, stack: Stack, ranks: Stages) -> Column:
+    """Peak of each of the ranks in `ranks`, whatever layers they hold, shape (ranks, rows); `plans` are columns."""
+    parts = (items(model, plans, workload, stack, ranks) for items in (_state_items, _batch_items))
+    state, batch = (_Part(each, np.arange(len(plans))).total for each in parts)
+    return (state + batch).max(axis=0)
+
+
 @dataclass(frozen=True)
 class _Part:
     """Some of memory's items for distinct combinations, and for each plan its combination.
@@ -126,15 +133,16 @@ def _parts(model: Model, plans: Plan, workload: Workload, stack: Stack) -> tuple
     by_state = distinct_plans(plans, STATE, communicates, accumulates)
     frozen_shards = (np.asarray(plans.sharding) >= Sharding.ZERO3) & (workload.method != "full")
     by_batch = distinct_plans(plans, (*LAYER, *STAGES, "schedule", "num_microbatches"), frozen_shards)
+    some, others = by_state.of(plans), by_batch.of(plans)
     return (
-        _Part(_state_items(model, by_state.of(plans), workload, stack), by_state.index),
-        _Part(_batch_items(model, by_batch.of(plans), workload, stack), by_batch.index),
+        _Part(_state_items(model, some, workload, stack, stages(model, some)), by_state.index),
+        _Part(_batch_items(model, others, workload, stack, stages(model, others)), by_batch.index),
     )
 
 
-def _state_items(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
+def _state_items(model: Model, plans: Plan, workload: Workload, stack: Stack, stage: Stages) -> MemoryUse:
     """Weights, gradients, optimizer states and what ZeRO-3 gathers of them."""
-    state = training_state(model, plans, workload, stack, stages(model, plans))
+    state = training_state(model, plans, workload, stack, stage)
     gradients = gradients_held(plans, stack, state)
     gathered = _by_moment(
         {
@@ -159,9 +167,9 @@ def _state_items(model: Model, plans: Plan, workload: Workload, stack: Stack) ->
     )
 
 
-def _batch_items(model: Model, plans: Plan, workload: Workload, stack: Stack) -> MemoryUse:
+def _batch_items(model: Model, plans: Plan, workload: Workload, stack: Stack, stage: Stages) -> MemoryUse:
     """Activations, logits and buffers as large as activations."""
-    stage, layers = stages(model, plans), layer_activations(model, plans, workload, stack)
+    layers = layer_activations(model, plans, workload, stack)
     held = _held_activations(model, plans, workload, stage, layers)
     working = held + _working_layer(plans, layers)
     others = held * (1 - 1 / micro_batches_in_flight(plans, stage))

@@ -11,7 +11,7 @@ from planner.estimate.layer_time import layer_time
 from planner.estimate.once_per_step import once_per_step_by_rank
 from planner.estimate.setting import Setting
 from planner.estimate.stage_time import layer_micro_batch
-from planner.estimate.stages import all_ranks, layout
+from planner.estimate.stages import Layout, all_ranks, layout
 from planner.quantities import Seconds
 from planner.spec.plan import Plan
 from planner.topology.links import Links
@@ -33,10 +33,10 @@ class StageSeconds:
     send: Seconds
 
 
-def stage_seconds(setting: Setting, plan: Plan, links: Links) -> StageSeconds:
-    """Of one plan (scalars), with the same layers and terms as `step_time`."""
+def stage_seconds(setting: Setting, plan: Plan, links: Links, dealt: Layout | None = None) -> StageSeconds:
+    """Of one plan (scalars), with the same terms as `step_time`, its layers `dealt` as the plan says unless given."""
     plans, wired = plan.columns(), links.columns()
-    dealt = layout(len(setting.model.layer_pattern), plan)
+    dealt = dealt or layout(len(setting.model.layer_pattern), plan)
     compute, wire = layer_time(setting, plans), layer_communication(setting, plans, wired)
     layer = layer_micro_batch(setting, plans, compute, wire)
     parts = np.array([layer.forward, layer.total - layer.forward - layer.weight_gradient, layer.weight_gradient])[
@@ -50,7 +50,7 @@ def stage_seconds(setting: Setting, plan: Plan, links: Links) -> StageSeconds:
         ]
     )
     each[-1] += (float(compute.head[0]) + float(wire.head[0])) / HEAD_PARTS
-    root = once_per_step_by_rank(setting, plans, wired, all_ranks(setting.model, plan)).root[:, 0]
+    root = once_per_step_by_rank(setting, plans, wired, all_ranks(setting.model, plan, dealt)).root[:, 0]
     each[0, 1] += root[0]
     each[-1, 1] += root[-1] * (len(root) > 1)
     forward, inputs, weights = (tuple(column.tolist()) for column in each.T)
