@@ -19,6 +19,7 @@ from planner.errors import unknown_name
 COMMANDS = {
     "recommend": "Rank the parallelism plans for a model on a cluster, and say why the best is best.",
     "fits": "Say whether a plan fits in memory, what dominates, and which dial to turn.",
+    "min-gpus": "Say how few GPUs of each kind a model needs, to fit and to finish in time.",
     "emit": "Write the files that run a plan, for a trainer and a launcher.",
     "import": "Read a framework's settings as a plan, and say what it will do.",
     "explain": "Show every term of a plan's time and memory with its value, formula and source.",
@@ -26,6 +27,7 @@ COMMANDS = {
     "check": "Compare the closed forms of a plan with its simulation, term by term.",
     "diagnose": "Say why a run is slow, out of memory or stuck, and what to change.",
     "validate": "Score predictions of collectives against a table of measured ones.",
+    "budget": "Say what a whole run takes: days, money, energy, checkpoints under failures, rent or buy.",
     "show": "Print what the planner read from a model, accelerator, node type, network or stack.",
     "ls": "List the catalogue: models, GPUs, nodes, networks, stacks.",
     "topo": "Show how the parallel groups of a cluster are wired.",
@@ -43,7 +45,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command; raises SpecError for an unknown name and MissingExtra where something has to be installed."""
         if cmd_name in COMMANDS:
-            name = "imports" if cmd_name == "import" else cmd_name  # import is a word of Python
+            name = "imports" if cmd_name == "import" else cmd_name.replace("-", "_")  # import is a word of Python
             command: click.Command = getattr(import_module(f"planner.cli.{name}"), name)
             return command
         known = [*COMMANDS, *extensions.EXTRAS, *extensions.installed()]

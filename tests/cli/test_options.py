@@ -32,6 +32,11 @@ FROZEN = {
         *("FILES", "--plan", "--model", "--cluster", "--gpu", "--fix", "--seq-len", "--global-batch-size"),
         *("--measured-tps", "--measured-mem", "--quiet", "--json"),
     ],
+    "budget": [
+        *("MODEL", "CLUSTER", *QUESTION, "--power-kw-per-gpu", "--pue", "--power-price", "--buy"),
+        *("--mtbf-hours-per-gpu", "--failures-per-day", "--checkpoint-gb-per-s", "--restart-minutes"),
+        *("--preemptions-per-day", "--spot-discount", "--against", "--seed"),
+    ],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
     "topo show": [
