@@ -35,7 +35,7 @@ def work_of(layers, ranks, microbatches, *, head=0.0, reach=None, schedule=Sched
 def played(times, microbatches, schedule=Schedule.ONE_F_ONE_B):
     forward, backward = times.tolist()
     program = Program.of(known_order(NAME_OF[schedule], len(forward), microbatches))
-    return makespan(program, {Kind.FORWARD: forward, Kind.BACKWARD: backward, Kind.INPUT: backward, Kind.WEIGHT: backward})
+    return makespan(program, dict.fromkeys(Kind, backward) | {Kind.FORWARD: forward})
 
 
 def within_reach(work, sizes):
