@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from calibration.machine_cluster import cluster_of, toml_path
+from calibration.machine_cluster import cluster_of, known_cluster, toml_path
 from calibration.measure.place import Place
-from calibration.measurement_plan import usual_plan
-from calibration.measurements import Measurement
+from calibration.measurement_plan import distinct, usual_plan
+from calibration.measurements import Machine, Measurement
 from calibration.record import Record
 from planner.catalogue.stacks import stack_slug
 from planner.errors import PlannerError, SpecError
@@ -30,6 +30,7 @@ class Request:
     processes: int | None
     stack: str
     quiet: bool = False
+    model: str | None = None
     cluster: str | None = None
 
 
@@ -58,7 +59,8 @@ class Fit:
             return
         if described.toml:
             toml_path(record).write_text(described.toml, encoding="utf-8")
-        record.fitted(fit_of(record, described.cluster, self.stack).profile)
+        fit = fit_of(record, described.cluster, self.stack)
+        record.fitted(fit.profile, fit.origins)
 
 
 def measure_here(request: Request) -> Report | None:
@@ -84,9 +86,29 @@ def measure_here(request: Request) -> Report | None:
     here = machines.machine(device, processes=place.world, nodes=place.nodes)
     if place.rank == 0:
         Record.open(request.out, here)
-    measurements = usual_plan(here)
+    measurements = planned(here, request.model, request.cluster)
     runs.run(runs.Job(device, request.out, measurements, fit, request.deadline, place.world, request.quiet))
     return _report(request, measurements) if place.rank == 0 else None
+
+
+def planned(here: Machine, model: str | None, cluster: str | None, profile: Path | None = None) -> list[Measurement]:
+    """What to measure on a machine: for training a model on a cluster where both are named, else the usual.
+
+    `profile` holds the efficiencies that the choice rests on so far. Raises SpecError for names that are unknown.
+    """
+    usual = usual_plan(here)
+    if model is None or cluster is None:
+        if model != cluster:
+            raise SpecError("--model and --cluster make up a decision together: name both")
+        return usual
+    from calibration.sensitivity import ranked
+    from planner.answer.choices import Choices
+    from planner.answer.question import ask
+
+    question = ask(model, cluster, Choices(profile=str(profile) if profile else None))
+    # What the catalogue does not have is described by its own bandwidth and products: these come first.
+    first = [] if known_cluster(here) else usual[:2]
+    return distinct([*first, *ranked(usual, question, here)])
 
 
 def _report(request: Request, measurements: list[Measurement]) -> Report:
@@ -99,8 +121,9 @@ def _report(request: Request, measurements: list[Measurement]) -> Report:
     sentence = f"{done} of {len(wanted)} measurements are in {request.out}."
     if not record.profile:
         return Report(f"{sentence} They are too few for a profile: go on with more --minutes.", ())
-    toml = toml_path(record)
-    cluster = request.cluster or (str(toml) if toml.exists() else f"{record.machine.processes}x{record.machine.name}")
+    left = [one for one in measurements if one.key not in record.keys]
+    sentence += f" Next best: {left[0].key}." if left else ""
+    cluster = request.cluster or known_cluster(record.machine) or str(toml_path(record))
     return Report(
         sentence,
         (f"planner recommend MODEL {cluster} --profile {request.out}",),

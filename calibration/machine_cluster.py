@@ -36,11 +36,13 @@ class Described:
 def cluster_of(record: Record, text: str | None = None) -> Described | None:
     """The cluster that is named, else that of a known accelerator, else one that the measurements describe.
 
-    None where too little was measured to describe it. Raises SpecError or FileFormatError for a name that is unknown.
+    The file that an earlier run wrote beside the record is written anew, since its figures are the record's. None where
+    too little was measured to describe the machine. Raises SpecError or FileFormatError for a name that is unknown.
     """
-    known = slug_of("accelerators", record.machine.name)
-    if text or known:
-        return Described(cluster(text or f"{record.machine.processes}x{known}"))
+    own = text is not None and Path(text).resolve() == toml_path(record).resolve()
+    named = known_cluster(record.machine) if text is None or own else text
+    if named:
+        return Described(cluster(named))
     entries = _node(record)
     if entries is None:
         return None
@@ -49,6 +51,12 @@ def cluster_of(record: Record, text: str | None = None) -> Described | None:
     host = HostNode(node, entries, told=_told(record), assumed=tuple(_assumed(record)))
     nodes = int(record.machine.nodes)
     return Described(Cluster(name, (Pool(node, nodes),)), cluster_toml(host, nodes=nodes))
+
+
+def known_cluster(here: Machine) -> str | None:
+    """The machine as the catalogue calls it; None where it does not have the accelerator."""
+    known = slug_of("accelerators", here.name)
+    return f"{here.processes}x{known}" if known else None
 
 
 def toml_path(record: Record) -> Path:
@@ -64,8 +72,8 @@ def _node(record: Record) -> dict[str, Any] | None:
     link = link_bandwidth(record) or LOOPBACK_SHARE * stream
     return {
         "gpus_per_node": int(here.processes // here.nodes),
-        "wiring": "switch",
-        "link": "loopback",
+        "wiring": "switch" if here.device == "cpu" else "pcie",
+        "link": "loopback" if here.device == "cpu" else "pcie4",
         "link_bandwidth": _figure(link / 1e9, "GB/s", record),
         "link_latency": _figure((link_latency(record) or LOOPBACK_LATENCY) * 1e6, "us", record),
         "sockets": 1,
@@ -126,6 +134,8 @@ def _assumed(record: Record) -> list[str]:
     found = []
     if link_bandwidth(record) is None:
         found.append(f"link bandwidth: {LOOPBACK_SHARE} of memory bandwidth, until messages are timed")
+    if record.machine.device != "cpu":
+        found.append("accelerators in PCIe 4 slots, with peer access")
     if record.machine.nodes > 1:
         found.append("network: name it (network of docs/cluster.md)")
     return found

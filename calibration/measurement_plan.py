@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from calibration.measurements import Machine, Measurement
@@ -40,6 +40,8 @@ class Sizes:
     """Bytes of collectives; the first, the middle and the last come first."""
     overlapped: int
     overlapping: int
+    most_flops: float
+    """Of one matrix product."""
 
 
 SIZES = {
@@ -47,23 +49,30 @@ SIZES = {
         precisions=("fp32", "bf16"), stream=256 * MIB, rows=(32, 256, 2048), widths=(64, 512, 2048),
         head_dims=(64, 128), lengths=(128, 512, 2048), heads=4, backends=("sdpa", "math"), tokens=2048, width=1024,
         parameters=8_000_000, messages=(KIB, 32 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB), overlapped=4 * MIB,
-        overlapping=256,
+        overlapping=256, most_flops=2e10,
     ),
     "cuda": Sizes(
         precisions=("bf16", "tf32"), stream=1024 * MIB, rows=(128, 1024, 8192), widths=(1024, 4096, 16384),
         head_dims=(64, 128), lengths=(1024, 4096, 16384), heads=32, backends=("flash", "sdpa", "math"), tokens=16384,
         width=8192, parameters=500_000_000,
         messages=(4 * KIB, 64 * KIB, MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB), overlapped=256 * MIB,
-        overlapping=4096,
+        overlapping=4096, most_flops=2e13,
     ),
 }  # fmt: skip
 MATH_LENGTH = 2048
 """Beyond which scores in memory are not measured: they grow with the square."""
 
 
+def sizes_of(machine: Machine) -> Sizes:
+    """Sizes for a machine, in the 16-bit precision that it has."""
+    sizes = SIZES[machine.device]
+    own = tuple(machine.half if precision == "bf16" else precision for precision in sizes.precisions)
+    return replace(sizes, precisions=own)
+
+
 def usual_plan(machine: Machine) -> list[Measurement]:
     """All measurements without a decision in view: a few of every kind first, then what fills the gaps."""
-    sizes = SIZES[machine.device]
+    sizes = sizes_of(machine)
     return distinct([*_first(machine, sizes), *_second(machine, sizes), *_third(machine, sizes)])
 
 

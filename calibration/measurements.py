@@ -92,6 +92,8 @@ class Machine:
     memory: Bytes
     cache: Bytes
     multiprocessors: Count = 0
+    half: str = "bf16"
+    """The 16-bit precision that matrix units have."""
     clocks: str = ""
     driver: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)

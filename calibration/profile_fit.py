@@ -10,7 +10,8 @@ import numpy as np
 
 from calibration import kernel_profile as kernels
 from calibration.collective_profile import Fitted, calls_of, fitted_collectives
-from calibration.measurement_plan import SIZES
+from calibration.measurement_plan import sizes_of
+from calibration.origins import OF_MEASUREMENTS, OF_STEPS, Origins
 from calibration.record import Record
 from planner.catalogue.profiles import profile as nearest_profile
 from planner.spec.cluster import Cluster
@@ -19,20 +20,6 @@ from planner.tables import Table
 
 FUSED = ("flash", "sdpa")
 """Attention kernels with a table; scores in memory ("math") have a formula."""
-OF_MEASUREMENTS = {
-    "gemm": ("gemm",),
-    "attention": ("attention",),
-    "attention_backward_efficiency": ("attention",),
-    "attention_overhead": ("attention",),
-    "memory_efficiency": ("copy", "triad"),
-    "kernel_overhead": ("gemm",),
-    "launch_time": ("tiny_layer",),
-    "elementwise_scale": ("elementwise",),
-    "overlap_penalty": ("overlap",),
-}
-"""Field of a profile -> measurements that tell it."""
-OF_STEPS = ("compute_scale", "attention_scale", "fixed_time")
-"""Fields that only whole training steps tell."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +29,14 @@ class Fit:
     profile: Profile
     fields: Mapping[str, Any]
     collectives: tuple[Fitted, ...]
+    rest: str
+    """Level of the catalogue's nearest profile, from which all else is."""
+
+    @property
+    def origins(self) -> Origins:
+        """What was measured, for the file."""
+        links = (" ".join(each.key) for each in self.collectives)
+        return Origins((*self.fields, *links), self.untold, self.rest)
 
     @property
     def untold(self) -> tuple[str, ...]:
@@ -65,8 +60,10 @@ def fit_of(record: Record, cluster: Cluster, stack: str) -> Fit:
         level="transferred" if base.level == "datasheet" and "gemm" in fields else base.level,
         sources=(_source(record), *base.sources),
     )
-    found = Fit(made, fields, collectives)
-    return replace(found, profile=replace(made, notes=(*_notes(found, base), *base.notes)))
+    found = Fit(made, fields, collectives, base.level)
+    return replace(
+        found, profile=replace(made, notes=(*_notes(found, base, sizes_of(record.machine).precisions[0]), *base.notes))
+    )
 
 
 def _kernels(record: Record, cluster: Cluster, base: Profile) -> dict[str, Any]:
@@ -89,7 +86,7 @@ def _kernels(record: Record, cluster: Cluster, base: Profile) -> dict[str, Any]:
 
 def _attention(record: Record, cluster: Cluster, base: Profile) -> dict[str, Any]:
     rows = record.results("attention")
-    precision = SIZES[record.machine.device].precisions[0]
+    precision = sizes_of(record.machine).precisions[0]
     peak = cluster.accelerator.peak.get(precision)
     overhead = kernels.attention_overhead(rows)
     if peak is None or not rows:
@@ -137,8 +134,10 @@ def _source(record: Record) -> str:
     return f"{count} measurements on {here.host}, {here.processes} x {here.name}, {when}"
 
 
-def _notes(found: Fit, base: Profile) -> Iterator[str]:
+def _notes(found: Fit, base: Profile, timed_in: str) -> Iterator[str]:
     left = [name for name in (*OF_MEASUREMENTS, *OF_STEPS) if name not in found.fields]
     yield f"not measured here: {', '.join(left)}; as {base.name} of the catalogue"
+    if "attention" in found.fields and timed_in not in ("bf16", "fp16"):
+        yield f"attention was timed in {timed_in}, and its shares are of that peak"
     if found.untold:
         yield f"what the timed collectives could not tell: {'; '.join(found.untold)}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration.measurements import Entry, Machine, Measured, Measurement, read_entries
+from calibration.origins import Origins
 from planner.errors import FileFormatError
 from planner.spec.json_files import read_json, write_json
 from planner.spec.profile import Profile
@@ -29,6 +30,7 @@ class Record:
     machine: Machine
     entries: list[Entry] = field(default_factory=list)
     profile: Mapping[str, Any] = field(default_factory=dict)
+    origins: Origins = field(default_factory=lambda: Origins((), (), "datasheet"))
 
     @classmethod
     def open(cls, path: Path, machine: Machine) -> Record:
@@ -53,12 +55,12 @@ class Record:
         if "machine" not in data or "measurements" not in data:
             raise FileFormatError("holds no measurements of this machine: name another file", where=str(path))
         try:
-            machine = Machine.from_dict(data["machine"])
+            machine, origins = Machine.from_dict(data["machine"]), Origins.from_dict(data["origins"])
         except (KeyError, TypeError) as error:
-            raise FileFormatError(f"machine lacks {error}", where=str(path)) from error
+            raise FileFormatError(f"machine or origins: lacks {error}", where=str(path)) from error
         entries = read_entries(data["measurements"], where=f"{path}: measurements")
         known = {"schema_version", *OWN_KEYS}
-        return cls(path, machine, entries, {key: value for key, value in data.items() if key not in known})
+        return cls(path, machine, entries, {key: value for key, value in data.items() if key not in known}, origins)
 
     @property
     def keys(self) -> set[str]:
@@ -73,17 +75,19 @@ class Record:
     def save(self) -> None:
         """Replace the file."""
         own = {
+            "origins": self.origins.as_dict(),
             "machine": self.machine.as_dict(),
             "measurements": [entry.as_dict() for entry in self.entries],
         }
         write_json(self.path, {"schema_version": SCHEMA_VERSION} | dict(self.profile) | own)
 
-    def fitted(self, profile: Profile) -> None:
-        """Put a profile in front of the measurements."""
+    def fitted(self, profile: Profile, origins: Origins) -> None:
+        """Put a profile in front of the measurements, and what of it they told."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "profile.json"
             write_profile(profile, path)
             data = json.loads(path.read_text(encoding="utf-8"))
+        self.origins = origins
         self.profile = {key: value for key, value in data.items() if key != "schema_version"}
         self.save()
 

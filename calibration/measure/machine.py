@@ -61,6 +61,7 @@ def machine(device: str, *, processes: int, nodes: int = 1) -> Machine:
         memory=float(properties.total_memory),
         cache=float(getattr(properties, "L2_cache_size", 0) or UNKNOWN_CACHE),
         multiprocessors=properties.multi_processor_count,
+        half="bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16",
         clocks=", ".join(f"{name} {value}" for name, value in zip(SMI_FIELDS[1:], clocks, strict=False)),
         driver=driver,
         versions=versions,

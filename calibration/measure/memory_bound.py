@@ -34,32 +34,33 @@ def elementwise(bench: Bench, *, operator: str, dtype: str, tokens: int, width: 
     """One operator of a layer on (tokens, width), forward and uncompiled, as the project's trainer writes it."""
     size = 2 * tokens * width * DTYPES[dtype].itemsize
     turns = bench.turns(lambda: [bench.random(1, tokens, width, dtype=dtype, grad=True) for _ in range(2)], size)
-    compute = OPERATORS[operator](bench, tokens, width)
+    compute = OPERATORS[operator](bench, (tokens, width), dtype)
     return bench.time(lambda: compute(*next(turns)))
 
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def _norm(bench: Bench, _tokens: int, width: int) -> Binary:
-    norm = torch.nn.RMSNorm(width, device=bench.device)
-    return lambda first, _second: norm.to(first.dtype)(first)
+def _norm(bench: Bench, shape: tuple[int, int], dtype: str) -> Binary:
+    weight = bench.random(shape[1], dtype=dtype, grad=True)
+    return lambda first, _second: torch.nn.functional.rms_norm(first, shape[1:], weight)
 
 
-def _residual(_bench: Bench, _tokens: int, _width: int) -> Binary:
+def _residual(_bench: Bench, _shape: tuple[int, int], _dtype: str) -> Binary:
     return torch.add
 
 
-def _activation(_bench: Bench, _tokens: int, _width: int) -> Binary:
+def _activation(_bench: Bench, _shape: tuple[int, int], _dtype: str) -> Binary:
     return lambda gate, up: torch.nn.functional.silu(gate) * up
 
 
-def _rotary(bench: Bench, tokens: int, width: int) -> Binary:
+def _rotary(bench: Bench, shape: tuple[int, int], _dtype: str) -> Binary:
+    tokens, width = shape
     table = rotary_table(torch.arange(tokens, device=bench.device), HEAD_DIM)
     return lambda first, _second: rotated(first.view(1, tokens, width // HEAD_DIM, HEAD_DIM).transpose(1, 2), table)
 
 
-OPERATORS: Mapping[str, Callable[[Bench, int, int], Binary]] = {
+OPERATORS: Mapping[str, Callable[[Bench, tuple[int, int], str], Binary]] = {
     "norm": _norm,
     "residual": _residual,
     "activation": _activation,

@@ -20,7 +20,7 @@ from calibration.record import Record
 from planner.quantities import Seconds
 
 SHORTEST_CAP: Seconds = 0.1
-SETTLING: Seconds = 2.0
+SETTLING: Seconds = 3.0
 """Kept of the budget for the fit at the end."""
 GRACE: Seconds = 5.0
 """In which other processes end by themselves."""

@@ -31,7 +31,7 @@ LARGEST_BATCH: Count = 100
 """Calls between two looks at the clock of the whole measurement."""
 RANDOM_ELEMENTS = 1 << 20
 """Random values that a tensor repeats: drawing them all takes longer than most measurements."""
-LARGEST_CACHE: Bytes = 64 * 2**20
+LARGEST_CACHE: Bytes = 32 * 2**20
 """Of a cache that is larger (hosts of many virtual machines) a rank has but a part."""
 HEAD_START_CYCLES = 100_000
 """Device cycles per call, some 60 us, that the host is ahead by, so that the device does not wait for launches."""

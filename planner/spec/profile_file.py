@@ -29,7 +29,7 @@ SMALLEST, LARGEST = 1e-6, 1e3
 """Of factors and errors, and of times in seconds; beyond them nothing was measured."""
 FIT_TIMES = ("start", "step_latency", "hop_latency")
 TEXTS = ("sources", "notes")
-OWN_KEYS = ("machine", "measurements")
+OWN_KEYS = ("origins", "machine", "measurements")
 """What a calibration keeps beside the profile that it fitted; not read here."""
 
 
