@@ -146,7 +146,7 @@ def dials(ranked: RankedPlan) -> Iterator[Dial]:
     for words, options, changed in _plan_changes(plan):
         if not reasons(changed, problem):
             yield Dial(words, options, evaluate(asked, changed))
-    for words, options, job in _job_changes(asked.workload):
+    for words, options, job in job_changes(asked.workload):
         other = replace(asked, workload=job)
         if not reasons(plan, Problem.of(asked.model, asked.cluster, job, asked.stack)):
             yield Dial(words, options, evaluate(other, plan))
@@ -192,7 +192,8 @@ def _tensor_changes(plan: Plan) -> Iterator[tuple[str, str, Plan]]:
         yield "twice the tensor parallelism", f"--fix tp={plan.tp * 2}", fewer
 
 
-def _job_changes(job: Workload) -> Iterator[tuple[str, str, Workload]]:
+def job_changes(job: Workload) -> Iterator[tuple[str, str, Workload]]:
+    """Single changes of a job that need less memory: words, options of the command line, the job."""
     if job.optimizer == "adamw":
         yield "8-bit optimizer states", "--optimizer adamw-8bit", replace(job, optimizer="adamw-8bit")
     if job.state == "mixed":

@@ -24,6 +24,8 @@ from planner.search.rank import Ranking, Scored, search
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 
+SHOWN = 5
+"""Plans that an answer shows unless told otherwise."""
 LOOK_AHEAD = 5
 """Plans behind the last that is shown which may yet turn out faster when their schedules are played."""
 SIMPLE: Mapping[PlanFamily, dict[str, Values]] = {
@@ -39,7 +41,7 @@ SIMPLE: Mapping[PlanFamily, dict[str, Values]] = {
 
 
 def recommend(
-    model: Model | str | Path, cluster: Cluster | str, choices: Choices | None = None, *, top: int = 5
+    model: Model | str | Path, cluster: Cluster | str, choices: Choices | None = None, *, top: int = SHOWN
 ) -> Recommendation:
     """The best `top` plans for a model on a cluster, explained.
 
@@ -50,10 +52,27 @@ def recommend(
     return answer(ask(model, cluster, choices), top=top)
 
 
-def answer(question: Question, *, top: int = 5) -> Recommendation:
+def answer(question: Question, *, top: int = SHOWN) -> Recommendation:
     """The answer to a question. Raises NoFeasiblePlan where nothing legal fits."""
     ranking = expressible(question, top + LOOK_AHEAD, lambda number: _ranking(question, number))
     return _recommendation(question, ranking, _played_in_order(question, ranking.plans)[:top])
+
+
+def best_plan(question: Question) -> RankedPlan:
+    """The first plan of the answer, without the rest of it. Raises NoFeasiblePlan where nothing legal fits."""
+    ranking = expressible(question, SHOWN + LOOK_AHEAD, lambda number: _ranking(question, number, families=False))
+    first = _first_played(question, ranking.plans)
+    return RankedPlan(question, first.plan, first.time, first.memory)
+
+
+def _first_played(question: Question, plans: Scored) -> Scored:
+    """The first of `_played_in_order`; schedules are played only of plans that without any bubble would be faster."""
+    first = replace(plans[0], time=played(question, plans[0].plan, plans[0].time))
+    for row in plans[1:] if question.objective != "memory" else ():
+        if row.time.total - row.time.bubble - row.time.pp_exposed < first.time.total:
+            time = played(question, row.plan, row.time)
+            first = replace(row, time=time) if time.total < first.time.total else first
+    return first
 
 
 def _played_in_order(question: Question, plans: Scored) -> list[Scored]:
@@ -64,7 +83,7 @@ def _played_in_order(question: Question, plans: Scored) -> list[Scored]:
     return sorted(rows, key=lambda row: float(row.time.total))
 
 
-def _ranking(question: Question, top: int) -> Ranking:
+def _ranking(question: Question, top: int, *, families: bool = True) -> Ranking:
     return search(
         question.model,
         question.cluster,
@@ -74,7 +93,7 @@ def _ranking(question: Question, top: int) -> Ranking:
         objective=question.objective,
         fix=question.fix,
         top=top,
-        family=family,
+        family=family if families else None,
     )
 
 

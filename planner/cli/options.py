@@ -74,6 +74,12 @@ SEARCH_OPTIONS = (
     click.option("--objective", type=_one_of(OBJECTIVES), help="What the best plan is best at [throughput]."),
 )
 
+
+def names_given(_context: click.Context, _parameter: click.Parameter, given: str | None) -> tuple[str, ...] | None:
+    """Names with commas between them; None where the option is not given."""
+    return None if given is None else tuple(name.strip() for name in given.split(",") if name.strip())
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON with a schema_version.")
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No notes on stderr.")
 
@@ -81,6 +87,11 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="No notes on std
 def question_options(function: F) -> F:
     """MODEL, CLUSTER and every option that makes up a question, as `Choices` names them."""
     return model_argument(cluster_argument(_options(function)))
+
+
+def model_options(function: F) -> F:
+    """As `question_options` without CLUSTER, for commands that try several."""
+    return model_argument(_options(function))
 
 
 def question_or_plan_options(function: F) -> F:
@@ -133,9 +144,10 @@ def plan_from(asked: dict[str, Any], *, quiet: bool) -> RankedPlan | None:
     return ranked
 
 
-def print_notes(question: Question) -> None:
-    """What is noteworthy and what was assumed, on stderr."""
-    for remark in question.notes:
+def print_notes(*questions: Question) -> None:
+    """What is noteworthy and what was assumed, each said once, on stderr."""
+    for remark in dict.fromkeys(remark for each in questions for remark in each.notes):
         note(f"note: {remark}")
-    if question.assumed:
-        note(f"assumed: {'; '.join(question.assumed)}")
+    assumed = dict.fromkeys(text for each in questions for text in each.assumed)
+    if assumed:
+        note(f"assumed: {'; '.join(assumed)}")

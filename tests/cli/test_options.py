@@ -18,6 +18,7 @@ QUESTION = [
 FROZEN = {
     "recommend": ["MODEL", "CLUSTER", *QUESTION, "--top", "--explain", "--emit", "--force"],
     "fits": ["MODEL", "CLUSTER", *QUESTION],
+    "min-gpus": ["MODEL", *QUESTION, "--gpu", "--days"],
     "emit": ["PLAN", "--target", "--into", "--force", "--json"],
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
