@@ -100,8 +100,10 @@ class Balance:
 def balanced(question: Question, plan: Plan) -> Balance:
     """Deal a plan's layers so that its step takes least time within memory, in a form that plans can say.
 
-    That is any number of layers on the first and the last rank, and the others alike but for one layer. Raises
-    NoFeasiblePlan where no such split fits in memory.
+    That is any number of layers on the first and the last rank, and the others alike but for one layer. The splits
+    that are compared are those with the shortest longest paths, in which sends between stages are left out: where
+    sends are slow, a split that is a little faster may be missed. Raises NoFeasiblePlan where no such split fits in
+    memory.
     """
     dealing = _Dealing(question, plan)
     before, split_before = evaluate(question, plan), dealing.split(plan)

@@ -49,7 +49,7 @@ def paths_of(schedule: Schedule, ranks: int, microbatches: int, chunks: int = 1)
     1F1B: rank r does w = p - 1 - r forwards, then forwards and backwards in turn, then w backwards. A path leads down
     to r, through all m forwards and backwards of r, and up again; or it takes the way from r to the last rank and back
     in place of the w forwards, of the w backwards, or of both. No split is faster than these say. Where stages are
-    within 10 % of each other they say exactly how long it takes (30 %, if all divide alike into forward and backward).
+    within 10 % of each other they say exactly how long it takes (20 %, if all divide alike into forward and backward).
     Source: own derivation, checked against the schedule played.
 
     Other schedules: their closed forms in `planner.cost.pipeline` for whichever rank is the slowest.
