@@ -58,7 +58,7 @@ def fit(figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mappin
     free, held, told = dict(figures), dict[str, float](), frozenset[str]()
     values = dict[str, float]()
     while free:
-        values, spread_left = _fitted(free, times, lambda some: predicted(held | some))
+        values, spread_left = _fitted(free, times, lambda some: predicted({**held, **some}))
         unsure = {name: spread_left[name] / free[name].spread for name in free}
         if not held:
             told = frozenset(name for name in free if spread_left[name] <= TOLD)

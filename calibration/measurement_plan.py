@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from calibration.measurements import Machine, Measurement
+from calibration.measurements import Machine, Measurement, Parameter
 
 TINY_GEMM = (16, 16, 16)
 """A product whose time is the kernel's fixed part."""
@@ -86,7 +86,12 @@ def _first(machine: Machine, sizes: Sizes) -> Iterator[Measurement]:
     for direction in ("forward", "backward"):
         yield attention(sizes, sizes.backends[0], sizes.head_dims[-1], sizes.lengths[1], direction)
     for operator in OPERATORS:
-        entries = {"operator": operator, "dtype": main, "tokens": sizes.tokens, "width": sizes.width}
+        entries: dict[str, Parameter] = {
+            "operator": operator,
+            "dtype": main,
+            "tokens": sizes.tokens,
+            "width": sizes.width,
+        }
         yield Measurement("elementwise", entries)
     yield Measurement("adamw", {"implementation": "fused", "parameters": sizes.parameters})
     if machine.processes > 1:
@@ -159,8 +164,8 @@ def gemm(dtype: str, m: int, n: int, k: int) -> Measurement:
 
 def attention(sizes: Sizes, backend: str, head_dim: int, seq_len: int, direction: str) -> Measurement:
     """Attention of one sequence."""
-    entries = {"backend": backend, "dtype": sizes.precisions[0], "heads": sizes.heads, "direction": direction}
-    return Measurement("attention", entries | {"head_dim": head_dim, "seq_len": seq_len})
+    shape: dict[str, Parameter] = {"heads": sizes.heads, "head_dim": head_dim, "seq_len": seq_len}
+    return Measurement("attention", shape | {"backend": backend, "dtype": sizes.precisions[0], "direction": direction})
 
 
 def distinct(measurements: Sequence[Measurement]) -> list[Measurement]:

@@ -16,5 +16,7 @@ def adamw(bench: Bench, *, implementation: str, parameters: int) -> Measured:
     weights = [bench.random(parameters // TENSORS, grad=True) for _ in range(TENSORS)]
     for weight in weights:
         weight.grad = bench.random(parameters // TENSORS)
-    optimizer = torch.optim.AdamW(weights, lr=1e-4, **{implementation: True})
+    optimizer = torch.optim.AdamW(
+        weights, lr=1e-4, fused=implementation == "fused", foreach=implementation == "foreach"
+    )
     return bench.time(optimizer.step)

@@ -65,7 +65,8 @@ def test_a_file_that_is_no_calibration_is_not_written_over(tmp_path, text):
 @pytest.mark.parametrize("entries", [3, [3], [{"name": "gemm"}], [{"name": "a", "parameters": {}, "date": ""}]])
 def test_entries_that_are_no_measurements_are_named(tmp_path, entries):
     path = tmp_path / "x.json"
-    data = {"schema_version": 1, "machine": HERE.as_dict(), "measurements": entries}
+    origins = {"measured": [], "not_told": [], "rest": "datasheet"}
+    data = {"schema_version": 1, "origins": origins, "machine": HERE.as_dict(), "measurements": entries}
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(FileFormatError, match="measurements: an entry is no measurement"):
         Record.open(path, HERE)
