@@ -33,7 +33,10 @@ RANGES = {
 
 
 COST = {module.name for module in pkgutil.iter_modules(planner.cost.__path__, "planner.cost.")}
-ECONOMICS = {f"planner.economics.{name}" for name in ("checkpoints", "energy", "failures", "ownership")}
+ECONOMICS = {
+    f"planner.economics.{name}"
+    for name in ("batch_scaling", "checkpoints", "energy", "failures", "feeding", "ownership")
+}
 
 
 def public_functions():

@@ -69,9 +69,9 @@ def test_version_is_printed(planner):
 
 
 def test_an_unknown_command_names_the_nearest(planner):
-    result = planner("recomend")
+    result = planner("reccommend")
     assert result.exit_code == 2
-    assert result.stderr == "planner: unknown command 'recomend'; did you mean recommend?\n"
+    assert result.stderr == "planner: unknown command 'reccommend'; did you mean recommend?\n"
 
 
 def test_an_unknown_option_is_one_line_that_says_whose_help_to_read(planner):

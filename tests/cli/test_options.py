@@ -38,6 +38,10 @@ FROZEN = {
         *("--mtbf-hours-per-gpu", "--failures-per-day", "--checkpoint-gb-per-s", "--restart-minutes"),
         *("--preemptions-per-day", "--spot-discount", "--against", "--seed"),
     ],
+    "feed": [
+        *("MODEL", "CLUSTER", *QUESTION, "--storage-gb-per-s", "--sample-bytes", "--samples-per-s-per-worker"),
+        *("--from-batch", "--learning-rate"),
+    ],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
     "topo show": [
