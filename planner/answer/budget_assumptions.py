@@ -128,8 +128,12 @@ def assumptions(question: Question, chosen: BudgetChoices) -> Assumptions:
     used, assumed = _filled(question, chosen)
     buying, bought = _buying(question, chosen.buy or "")
     gpus, purchase = question.cluster.world_size, buying["usd_per_gpu"]
-    per_day = used.get("failures_per_day")
-    power, preemptions = used.get("power_kw_per_gpu"), used.get("preemptions_per_day")
+    per_day, preemptions = used.get("failures_per_day"), used.get("preemptions_per_day")
+    power = used.get("power_kw_per_gpu")
+    if chosen.buy and power is None:
+        raise SpecError(
+            f"is needed: no power of {question.cluster.accelerator.name} is known", where="--power-kw-per-gpu"
+        )
     return Assumptions(
         power=power and KILOWATT * power,
         pue=used["pue"],
@@ -198,11 +202,18 @@ def _board_power(question: Question) -> Watts:
 
 def _buying(question: Question, text: str) -> tuple[dict[str, float], list[str]]:
     """Every figure of buying, and words for those that were not given."""
-    given = dict(_pairs(text))
+    given: dict[str, float] = {}
+    for name, value in _pairs(text):
+        if name in given:
+            raise SpecError(f"{name} is given twice", where="--buy")
+        given[name] = value
     known = {name: usual.value for name, usual in BUYING.items()}
     price, source = PURCHASE.get(question.cluster.accelerator.name, (0.0, ""))
     sources = {name: usual.source for name, usual in BUYING.items()} | {"usd_per_gpu": source}
     values = known | {"usd_per_gpu": price} | given
+    if given and not values["usd_per_gpu"]:
+        part = question.cluster.accelerator.name
+        raise SpecError(f"needs usd_per_gpu: no price to buy {part} is known", where="--buy")
     assumed = [
         f"{usual.words.format(values[name])} ({sources[name]})" for name, usual in BUYING.items() if name not in given
     ]

@@ -93,7 +93,7 @@ def checkpoints(ranked: RankedPlan, assumed: Assumptions, mtbf: Seconds, *, seed
     left = float(goodput(interval, write=write, restart=restart, mtbf=mtbf))
     if left < LEAST_GOODPUT:
         raise SpecError(
-            f"the run makes no headway: a failure comes every {format_seconds(mtbf)}; a step takes "
+            f"the run makes no headway: it is stopped every {format_seconds(mtbf)}; a step takes "
             f"{format_seconds(ranked.step_time)}, a checkpoint {format_seconds(write)}, "
             f"a restart {format_seconds(restart)}"
         )

@@ -182,6 +182,11 @@ def test_a_part_without_a_public_price_is_not_bought_until_one_is_given():
     assert budget(asked(**card), BudgetChoices(buy="usd_per_gpu=2500")).ownership.purchase_usd == 2500
 
 
+def test_assumptions_of_buying_are_not_passed_over_where_there_is_no_price():
+    with pytest.raises(SpecError, match="--buy: needs usd_per_gpu: no price to buy rtx-4090 is known"):
+        budget(asked("gpt2", "8xrtx-4090"), BudgetChoices(buy="years=4"))
+
+
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
@@ -193,6 +198,7 @@ def test_a_part_without_a_public_price_is_not_bought_until_one_is_given():
         (BudgetChoices(spot_discount=0.5), "needs --preemptions-per-day"),
         (BudgetChoices(buy="year=5"), "unknown assumption 'year'; did you mean years"),
         (BudgetChoices(buy="years=x"), "--buy years: must be a number"),
+        (BudgetChoices(buy="years=4,years=5"), "--buy: years is given twice"),
         (BudgetChoices(buy="resale=1.5"), "--buy resale: must be at most 1"),
         (BudgetChoices(failures_per_day=50_000), "makes no headway"),
         (BudgetChoices(against="ib-ndr4000"), "--against: unknown network"),

@@ -88,7 +88,7 @@ def test_the_seed_changes_only_what_is_simulated(planner):
         (("--tokens", "0"), "--tokens: must be 1 to 1e+24 tokens, not 0"),
         (("--usd-per-gpu-hour", "-2"), "--usd-per-gpu-hour: must be 0 to 1e+06, not -2"),
         (("--mtbf-hours-per-gpu", "0"), "--mtbf-hours-per-gpu: must be positive and finite, not 0"),
-        (("--failures-per-day", "50000"), "the run makes no headway: a failure comes every 1.73 s"),
+        (("--failures-per-day", "50000"), "the run makes no headway: it is stopped every 1.73 s"),
         (("--seed", "-1"), "Invalid value for '--seed'"),
     ],
 )
