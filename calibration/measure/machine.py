@@ -36,9 +36,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def threads_of(device: str, processes: int) -> int:
+def threads_of(processes: int) -> int:
     """Threads of one rank: the cores are divided, as torchrun's ranks would have to divide them."""
-    return max(1, cores() // processes) if device == "cpu" else torch.get_num_threads()
+    return max(1, cores() // processes)
 
 
 def machine(device: str, *, processes: int, nodes: int = 1) -> Machine:
@@ -48,7 +48,7 @@ def machine(device: str, *, processes: int, nodes: int = 1) -> Machine:
     shape: dict[str, Any] = {"host": platform.node(), "cores": cores(), "processes": processes, "nodes": nodes}
     if device == "cpu":
         return Machine(
-            device="cpu", name=cpu_name(), threads=threads_of("cpu", here), memory=cpu_memory() / here,
+            device="cpu", name=cpu_name(), threads=threads_of(here), memory=cpu_memory() / here,
             cache=cpu_cache(), clocks=cpu_clocks(), versions=versions, **shape,
         )  # fmt: skip
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -57,7 +57,7 @@ def machine(device: str, *, processes: int, nodes: int = 1) -> Machine:
     return Machine(
         device="cuda",
         name=properties.name,
-        threads=torch.get_num_threads(),
+        threads=threads_of(here),
         memory=float(properties.total_memory),
         cache=float(getattr(properties, "L2_cache_size", 0) or UNKNOWN_CACHE),
         multiprocessors=properties.multi_processor_count,
@@ -124,7 +124,7 @@ def joined(device: str, place: Place, init_method: str) -> Ranks:
         torch.cuda.set_device(place.local_rank)
         own = torch.device("cuda", place.local_rank)
     else:
-        torch.set_num_threads(threads_of("cpu", place.local_world))
+        torch.set_num_threads(threads_of(place.local_world))
         own = torch.device("cpu")
     if place.world > 1:
         backend = "nccl" if device == "cuda" else "gloo"
