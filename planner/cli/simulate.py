@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import plan_from, question_from, simulated_options
-from planner.cli.printing import print_json, say, whole_line
+from planner.cli.printing import note, print_json, say, whole_line
 from planner.errors import SpecError
 
 if TYPE_CHECKING:
     from planner.answer.simulation import Circumstances, SimulatedStep
+
+OWN = ("durations", "schedule", "balance", "slow", "jitter", "seed", "trace", "memory")
+"""Options that are not the question's."""
 
 
 @click.command()
 @simulated_options
 @click.option("--durations", type=click.Path(path_type=Path), metavar="FILE", help="Play a table of one's own instead.")
 @click.option("--schedule", metavar="NAME|FILE", help="Another than the plan's: gpipe, 1f1b, zb-v, ..., or a file.")
+@click.option("--balance", is_flag=True, help="Deal the layers to stages anew, so that the step is shortest.")
 @click.option("--slow", metavar="RANKS=X,...", help="Pipeline ranks that compute X times as long, or on part X.")
 @click.option("--jitter", type=float, default=0.0, metavar="S", help="Spread of each task's time (0.05 = 5 %).")
 @click.option("--seed", type=int, default=0, metavar="N", help="Of the jitter.")
@@ -51,20 +55,24 @@ def simulate(as_json: bool, quiet: bool, **asked: Any) -> None:
 
 def _step(asked: dict[str, Any], *, quiet: bool) -> SimulatedStep:
     """What is to be played, played."""
+    from planner.answer.balance import balanced
     from planner.answer.recommend import answer
     from planner.answer.simulation import simulated, simulated_table
     from planner.spec.durations_file import read_durations
 
-    own = {name: asked.pop(name) for name in ("durations", "schedule", "slow", "jitter", "seed", "trace", "memory")}
+    own = {name: asked.pop(name) for name in OWN}
     circumstances = _circumstances(own)
     if own["durations"] is not None:
-        given = [value for value in asked.values() if value is not None]
-        if given:
+        if own["balance"] or any(value is not None for value in asked.values()):
             raise click.UsageError("--durations is played as it is: leave out MODEL, CLUSTER and their options")
         return simulated_table(read_durations(own["durations"]), circumstances)
     if asked["model"] is None:
         raise click.UsageError("missing MODEL and CLUSTER, a plan.json, or --durations FILE")
     ranked = plan_from(asked, quiet=quiet) or answer(question_from(asked, quiet=quiet), top=1).best
+    if own["balance"]:
+        found = balanced(ranked.question, ranked.plan)
+        note(f"balance: {found.reason}")
+        ranked = found.after
     return simulated(ranked, circumstances)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 from planner.quantities import Column
-from planner.search.layers import end_layers
+from planner.search.layers import balanced_ends, end_layers
 from planner.search.problem import Problem
 from planner.search.rank_orders import first_alike
 from planner.spec.cluster import Cluster
@@ -20,10 +20,21 @@ from planner.spec.plan import Plan, Schedule, Sharding
 
 def is_canonical(plans: Plan, cluster: Cluster, problem: Problem) -> Column:
     """The mask of plans that stand for all that execute alike (and deal layers out as the search does)."""
-    first, last = end_layers(problem.num_layers, plans.pp)
-    dealt = (plans.first_stage_layers == first) & (plans.last_stage_layers == last)
+    usual = _dealt_as(plans, *end_layers(problem.num_layers, plans.pp))
+    dealt = usual | (
+        _dealt_as(plans, *balanced_ends(problem.num_layers, plans.pp, problem.head_layers)) & balances(plans)
+    )
     ordered = first_alike(plans, cluster) == plans.rank_order
     return dealt & ordered & replicas_stand_together(plans) & not_gpipe_by_another_name(plans, problem)
+
+
+def _dealt_as(plans: Plan, first: Column, last: Column) -> Column:
+    return np.asarray((plans.first_stage_layers == first) & (plans.last_stage_layers == last))
+
+
+def balances(plans: Plan) -> Column:
+    """Stages of one chunk: only of these the layers are dealt in a second way, with the head counted."""
+    return np.asarray((np.asarray(plans.pp) > 1) & (np.asarray(plans.virtual_stages) == 1))
 
 
 def replicas_stand_together(plans: Plan) -> Column:

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.quantities import Column, divisors
-from planner.search import conditions, rules
-from planner.search.canonical import not_gpipe_by_another_name, replicas_stand_together
+from planner.search import conditions, limits, rules
+from planner.search.canonical import balances, not_gpipe_by_another_name, replicas_stand_together
 from planner.search.fix import Fix, check_fix, sharding_kind
 from planner.search.grow import Sieve, cross, up_to
-from planner.search.layers import end_layers
+from planner.search.layers import balanced_ends, end_layers
 from planner.search.problem import Problem
 from planner.search.product import converted, product
 from planner.search.rank_orders import distinct_orders
@@ -216,8 +216,26 @@ def _batches(sieve: Sieve, bounds: Bounds, mesh: Plan) -> Plan:
     plans = replace(plans, num_microbatches=problem.global_batch_size // plans.global_batch_size)
     plans = _schedules(sieve, bounds, sieve.fixed(plans, "num_microbatches"))
     plans = cross(plans, recompute=sieve.searched("recompute", problem.codes("recomputations")))
-    first, last = end_layers(problem.num_layers, plans.pp)
-    return sieve.legal(replace(plans, first_stage_layers=first, last_stage_layers=last), rules.STAGES)
+    plans = _stage_layers(problem, plans)
+    for name in ("first_stage_layers", "last_stage_layers"):
+        plans = sieve.fixed(plans, name)
+    return sieve.legal(plans, rules.STAGES)
+
+
+def _stage_layers(problem: Problem, plans: Plan) -> Plan:
+    """Layers dealt evenly, and in stages of one chunk also with the head counted, where that is another split."""
+    usual = end_layers(problem.num_layers, plans.pp)
+    other = balanced_ends(problem.num_layers, plans.pp, problem.head_layers)
+    each = problem.num_layers // plans.pp
+    differs = np.any(
+        [np.where(a == 0, each, a) != np.where(b == 0, each, b) for a, b in zip(usual, other, strict=True)], axis=0
+    )
+    plans = cross(plans, first_stage_layers=[0, 1])
+    way = np.asarray(plans.first_stage_layers)
+    first, last = (np.where(way, np.repeat(b, 2), np.repeat(a, 2)) for a, b in zip(usual, other, strict=True))
+    plans = replace(plans, first_stage_layers=first, last_stage_layers=last)
+    kept = np.repeat(differs, 2) & balances(plans) & limits.stage_split(plans, problem)
+    return plans[(way == 0) | kept]
 
 
 def _schedules(sieve: Sieve, bounds: Bounds, plans: Plan) -> Plan:

@@ -26,7 +26,7 @@ LARGEST = 2**31
 
 DEGREES = (
     *("tp", "pp", "cp", "ep", "expert_tp", "dp", "dp_shard", "dp_replicate"),
-    *("micro_batch_size", "num_microbatches", "virtual_stages"),
+    *("micro_batch_size", "num_microbatches", "virtual_stages", "first_stage_layers", "last_stage_layers"),
 )
 FIELDS = (*DEGREES, *PLAN_KINDS, *PLAN_SWITCHES)
 OTHER_NAMES = {

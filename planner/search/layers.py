@@ -36,3 +36,25 @@ def end_layers(num_layers: int, pp: Int) -> tuple[Column, Column]:
     last = np.where(left_over > 0, share, 0)
     first = np.where(left_over == pp - 1, last + (left_over > 0), last)
     return first, last
+
+
+def balanced_ends(num_layers: int, pp: Int, head_layers: float) -> tuple[Column, Column]:
+    """Layers of the first and the last rank where the head counts as so many layers, which the last holds less of.
+
+    The last rank has the most layers with which it is no slower than the longest of the others, or one more where all
+    are then shorter; the first has as few as any before it. All ranks have at least one.
+
+    >>> [part.tolist() for part in balanced_ends(32, np.array([2, 4, 8]), 2.4)]
+    [[17, 8, 4], [15, 6, 2]]
+    >>> [part.tolist() for part in balanced_ends(80, np.array([1, 4]), 0.3)]
+    [[0, 20], [0, 20]]
+    """
+    pp = np.asarray(pp)
+    others = np.maximum(pp - 1, 1)
+
+    def slowest(last: Column) -> Column:
+        return np.maximum(-(-(num_layers - last) // others), last + head_layers)
+
+    low = np.clip(np.floor((num_layers + head_layers) / pp - head_layers).astype(int), 1, num_layers)
+    last = np.where(slowest(low + 1) < slowest(low), low + 1, low)
+    return np.where(pp > 1, (num_layers - last) // others, 0), np.where(pp > 1, last, 0)

@@ -58,6 +58,8 @@ def values_of(axis: str, problem: Problem) -> Column:
         return np.array(list(PLAN_KINDS[axis]))
     if axis in PLAN_SWITCHES:
         return np.array([0, 1])
+    if axis in ("first_stage_layers", "last_stage_layers"):
+        return np.arange(problem.num_layers + 1)
     largest = {
         "tp": max(problem.heads, default=1),
         "expert_tp": max(problem.heads, default=1),

@@ -61,6 +61,8 @@ class Problem:
     encoder_decoder: bool
     tied: bool
     """Whether embedding and head are one matrix."""
+    head_layers: float
+    """Layers that the output projection takes as long as, by multiplications alone."""
     stack: Stack
 
     @classmethod
@@ -88,6 +90,7 @@ class Problem:
             causal=model.causal,
             encoder_decoder=model.kind is ModelKind.ENCODER_DECODER,
             tied=model.tie_word_embeddings,
+            head_layers=_head_layers(model, workload.seq_len),
             stack=stack,
         )
 
@@ -100,6 +103,13 @@ class Problem:
         """The members of a kind that a limit of the stack names (a key of CODED)."""
         names = (*getattr(self.stack, limit), *(("none",) if limit in NEEDLESS else ()))
         return tuple(member for member in CODED[limit] if member.name.lower() in names)
+
+
+def _head_layers(model: Model, seq_len: int) -> float:
+    """The head's multiplications for a token over those of a mean layer: its active weights, and attention."""
+    weights = sum(count * layer.active_parameters(model.hidden_size) for layer, count in model.layer_kinds)
+    attention = seq_len * model.hidden_size * (1 if model.causal else 2)
+    return model.head_parameters / (weights / model.num_hidden_layers + attention)
 
 
 def _distinct(sizes: Iterable[int]) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
 """Plans with their layers dealt anew: against every plan of the kind, within memory, as simulated and as emitted."""
 
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from planner.answer.balance import balanced
@@ -10,9 +12,11 @@ from planner.answer.evaluate import evaluate
 from planner.answer.plan_files import plan_file_of
 from planner.answer.question import ask
 from planner.answer.recommend import recommend
+from planner.catalogue.models import model as catalogue_model
 from planner.emit.megatron import arguments_text
 from planner.errors import NoFeasiblePlan
 from planner.search.fitting import memory_limit
+from planner.search.layers import end_layers
 
 PIPELINES = {
     "heavy head": ("llama-3.1-8b", "2xdgx-h100", "pp=4,schedule=one_f_one_b"),
@@ -29,13 +33,16 @@ PIPELINES = {
 
 @pytest.fixture(scope="module")
 def balance():
-    """The balance of the best plan of a pipeline, each asked once."""
+    """The balance of the best of a pipeline's plans whose layers are dealt evenly, each asked once."""
     known = {}
 
     def found(name):
         if name not in known:
             model, cluster, fix = PIPELINES[name]
-            best = recommend(model, cluster, Choices(fix=fix), top=1).best
+            pp = int(re.search(r"pp=(\d+)", fix)[1])
+            first, last = (int(end) for end in end_layers(catalogue_model(model).num_hidden_layers, np.int64(pp)))
+            even = f"{fix},first_stage_layers={first},last_stage_layers={last}"
+            best = recommend(model, cluster, Choices(fix=even), top=1).best
             known[name] = balanced(best.question, best.plan)
         return known[name]
 

@@ -24,7 +24,7 @@ FROZEN = {
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION, "--links"],
     "simulate": [
-        *("MODEL", "CLUSTER", *QUESTION, "--durations", "--schedule", "--slow", "--jitter", "--seed"),
+        *("MODEL", "CLUSTER", *QUESTION, "--durations", "--schedule", "--balance", "--slow", "--jitter", "--seed"),
         *("--trace", "--memory"),
     ],
     "check": ["MODEL", "CLUSTER", *QUESTION],

@@ -55,6 +55,13 @@ def test_slow_ranks_are_factors_or_accelerators(planner):
         assert json.loads(planner("simulate", *PIPELINE, "--slow", slow, "--json").stdout)["makespan_s"] > 1.05 * usual
 
 
+def test_layers_are_dealt_anew_where_that_shortens_the_step(planner):
+    heavy = ("llama-3.1-8b", "2xdgx-h100", "--fix", "pp=4,schedule=1f1b,last_stage_layers=0", "--json")
+    even, dealt = planner("simulate", *heavy), planner("simulate", *heavy, "--balance")
+    assert dealt.stderr.splitlines()[-1].startswith("balance: the head takes as long as 2.")
+    assert json.loads(dealt.stdout)["makespan_s"] < 0.95 * json.loads(even.stdout)["makespan_s"]
+
+
 def test_trace_and_memory_are_written_beside_the_answer(planner, table, tmp_path):
     trace, memory = tmp_path / "step.json.gz", tmp_path / "memory.json"
     result = planner("simulate", "--durations", table, "--trace", trace, "--memory", memory, "--json")

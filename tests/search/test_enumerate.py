@@ -12,6 +12,7 @@ from planner.quantities import divisors
 from planner.search.canonical import is_canonical
 from planner.search.enumerate import Bounds, enumerate_plans
 from planner.search.fix import parse_fix
+from planner.search.layers import end_layers
 from planner.search.legality import legal
 from planner.spec.cluster import Wiring
 from planner.spec.plan import (
@@ -96,6 +97,12 @@ def what_executes(plan, node_size, flat):
     )  # fmt: skip
 
 
+def evenly_dealt(plans, layers):
+    """Plans without those whose last rank holds fewer layers for the head's sake."""
+    first, last = end_layers(layers, plans.pp)
+    return plans[np.asarray((plans.first_stage_layers == first) & (plans.last_stage_layers == last))]
+
+
 def plain(plans):
     """Rows as scalars of Python numbers, which are quicker to compare."""
     columns = {name: np.asarray(values).tolist() for name, values in plans.columns().as_dict().items()}
@@ -120,13 +127,34 @@ def test_every_plan_that_executes_differently_is_found_once(
     every_cp = {"cp": tuple(range(1, 7)), "context_kind": tuple(ContextKind), "recompute": (Recompute.NONE,)}
     found = enumerate_plans(model, cluster, job, stack=stack, bounds=UNBOUNDED, fix=every_cp)
     flat = wiring is Wiring.SWITCH
-    executed = [what_executes(plan, gpus, flat) for plan in plain(found.plans)]
+    executed = [what_executes(plan, gpus, flat) for plan in plain(evenly_dealt(found.plans, model.num_hidden_layers))]
     assert len(set(executed)) == len(executed)
 
     brute = every_plan(cluster.world_size, model.num_hidden_layers, batch, experts)
     brute = brute[legal(brute, problem(model, cluster, job, stack))]
     assert len(brute) > len(found)
     assert {what_executes(plan, gpus, flat) for plan in plain(brute)} == set(executed)
+
+
+def test_layers_are_dealt_in_a_second_way_where_the_head_counts(models, nodes, stack, rows_of):
+    """Stages of one chunk come with fewer layers beside the head too, each beside its plan of even stages."""
+    model = models.llama_8b
+    found = enumerate_plans(model, nodes(1), Workload(64, 4096), stack=stack, fix={"pp": (4,)})
+    even = evenly_dealt(found.plans, model.num_hidden_layers)
+    last = np.asarray(found.plans.last_stage_layers)
+    lighter = found.plans[last == 6]
+    assert len(even) + len(lighter) == len(found)
+    assert set(np.unique(lighter.virtual_stages)) == {1}
+    alone = [
+        replace(plan, first_stage_layers=0, last_stage_layers=0) for plan in (lighter, even[even.virtual_stages == 1])
+    ]
+    assert set(rows_of(alone[0])) == set(rows_of(alone[1]))
+
+
+def test_a_stack_that_deals_evenly_has_no_second_way(models, nodes, stack):
+    even = replace(stack, stage_splits=("even",))
+    found = enumerate_plans(models.llama_8b, nodes(1), Workload(64, 4096), stack=even, fix={"pp": (4,)})
+    assert set(np.unique(found.plans.last_stage_layers)) == {0}
 
 
 QUESTIONS = st.fixed_dictionaries(
