@@ -34,7 +34,8 @@ class Found:
     """Figures after the fit. `told` are those that the times decide each by itself.
 
     Of the others those that the times leave open were held at their starts (`held`); of the rest only the sum of what
-    they add is known. `error` is the median relative deviation of the times that is left.
+    they add is known. `error` is the median relative deviation of the times that is left, `left_out` the standard
+    deviation of their logarithms from what the other times alone would give.
     """
 
     values: Mapping[str, float]
@@ -42,6 +43,7 @@ class Found:
     held: frozenset[str]
     error: Scalar
     n: Count
+    left_out: Scalar = 0.0
 
     @property
     def untold(self) -> tuple[str, ...]:
@@ -56,9 +58,12 @@ def fit(figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mappin
     are fitted again.
     """
     free, held, told = dict(figures), dict[str, float](), frozenset[str]()
-    values = dict[str, float]()
+    values, left_out = (
+        dict[str, float](),
+        float(np.std(np.log(predicted({n: f.start for n, f in figures.items()}) / times))),
+    )
     while free:
-        values, spread_left = _fitted(free, times, lambda some: predicted({**held, **some}))
+        values, spread_left, left_out = _fitted(free, times, lambda some: predicted({**held, **some}))
         unsure = {name: spread_left[name] / free[name].spread for name in free}
         if not held:
             told = frozenset(name for name in free if spread_left[name] <= TOLD)
@@ -67,7 +72,7 @@ def fit(figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mappin
             break
         held[worst] = free.pop(worst).start
     together = held | {name: values[name] for name in free}
-    return Found(together, told, frozenset(held), _error(predicted(together), times), len(times))
+    return Found(together, told, frozenset(held), _error(predicted(together), times), len(times), left_out)
 
 
 def _error(predicted: Array, times: Array) -> Scalar:
@@ -76,8 +81,8 @@ def _error(predicted: Array, times: Array) -> Scalar:
 
 def _fitted(
     figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mapping[str, float]], Array]
-) -> tuple[dict[str, float], dict[str, Scalar]]:
-    """The best values, and how far off each may still be (of the logarithm)."""
+) -> tuple[dict[str, float], dict[str, Scalar], Scalar]:
+    """The best values, how far off each may still be, and how far off left out times are (all of the logarithm)."""
     names = list(figures)
     start = np.log([figures[name].start for name in names])
     spread = np.array([figures[name].spread for name in names])
@@ -99,4 +104,8 @@ def _fitted(
     scale = max(1.0, float(np.median(np.abs(deviations(found.x)))) / 0.6745)
     slopes = found.jac[: len(times)] / scale
     left = np.linalg.inv(slopes.T @ slopes + np.diag(spread**-2.0))
-    return values(found.x), dict(zip(names, np.sqrt(np.diag(left)).tolist(), strict=True))
+    far = deviations(found.x) * NOISE
+    # A time's own weight in its prediction: without it the deviation grows by this much (to first order).
+    own = np.clip(np.einsum("ij,jk,ik->i", slopes, left, slopes), 0.0, 0.9)
+    alone = float(np.sqrt(np.mean((far / (1 - own)) ** 2)))
+    return values(found.x), dict(zip(names, np.sqrt(np.diag(left)).tolist(), strict=True)), alone

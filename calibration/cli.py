@@ -112,6 +112,6 @@ def _print(found: Status) -> None:
     rows = [[one.name, one.value, one.origin, str(one.measurements or "-"), one.last] for one in found.parameters]
     table(HEADINGS, rows)
     for text in found.untold:
-        say(f"not told by its calls: {text}")
+        say(f"not told apart: {text}")
     for number, one in enumerate(found.next, start=1):
         say(f"{'next' if number == 1 else 'then'}: {one.key}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from calibration.measurements import Machine, Measurement, Parameter
+from calibration.steps_plan import training_steps
 
 TINY_GEMM = (16, 16, 16)
 """A product whose time is the kernel's fixed part."""
@@ -73,7 +74,8 @@ def sizes_of(machine: Machine) -> Sizes:
 def usual_plan(machine: Machine) -> list[Measurement]:
     """All measurements without a decision in view: a few of every kind first, then what fills the gaps."""
     sizes = sizes_of(machine)
-    return distinct([*_first(machine, sizes), *_second(machine, sizes), *_third(machine, sizes)])
+    steps = list(training_steps(machine))
+    return distinct([*_first(machine, sizes), *steps[:2], *_second(machine, sizes), *steps, *_third(machine, sizes)])
 
 
 def _first(machine: Machine, sizes: Sizes) -> Iterator[Measurement]:

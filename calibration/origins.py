@@ -13,13 +13,14 @@ OF_MEASUREMENTS: Mapping[str, tuple[str, ...]] = {
     "attention_backward_efficiency": ("attention",),
     "attention_overhead": ("attention",),
     "memory_efficiency": ("copy", "triad"),
-    "elementwise_scale": ("elementwise",),
-    "launch_time": ("tiny_layer",),
+    "elementwise_scale": ("elementwise", "training_step"),
+    "launch_time": ("tiny_layer", "training_step"),
     "overlap_penalty": ("overlap",),
+    "compute_scale": ("training_step",),
+    "fixed_time": ("training_step",),
+    "attention_scale": (),
 }
 """Field of a profile -> measurements that tell it."""
-OF_STEPS = ("compute_scale", "attention_scale", "fixed_time")
-"""Fields that only whole training steps tell."""
 
 
 @dataclass(frozen=True)

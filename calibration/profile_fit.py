@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from calibration import kernel_profile as kernels
+from calibration.bounded_fit import Found
 from calibration.collective_profile import Fitted, calls_of, fitted_collectives
 from calibration.measurement_plan import sizes_of
-from calibration.origins import OF_MEASUREMENTS, OF_STEPS, Origins
+from calibration.origins import OF_MEASUREMENTS, Origins
 from calibration.record import Record
+from calibration.step_profile import fitted_factors, timed_steps, with_factors
 from planner.catalogue.profiles import profile as nearest_profile
 from planner.spec.cluster import Cluster
 from planner.spec.profile import Profile
@@ -31,6 +33,8 @@ class Fit:
     collectives: tuple[Fitted, ...]
     rest: str
     """Level of the catalogue's nearest profile, from which all else is."""
+    steps: Found | None = None
+    """What whole steps told; None where too few were measured."""
 
     @property
     def origins(self) -> Origins:
@@ -40,8 +44,10 @@ class Fit:
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """Figures of timed collectives that stayed as they were, in words."""
-        return tuple(f"{' '.join(each.key)} {' and '.join(each.untold)}" for each in self.collectives if each.untold)
+        """Figures that timed collectives and training steps do not decide each by itself, in words."""
+        of_steps = self.steps.untold if self.steps else ()
+        links = [f"{' '.join(each.key)} {' and '.join(each.untold)}" for each in self.collectives if each.untold]
+        return (*links, *([f"training steps {' and '.join(of_steps)}"] if of_steps else []))
 
 
 def fit_of(record: Record, cluster: Cluster, stack: str) -> Fit:
@@ -60,7 +66,11 @@ def fit_of(record: Record, cluster: Cluster, stack: str) -> Fit:
         level="transferred" if base.level == "datasheet" and "gemm" in fields else base.level,
         sources=(_source(record), *base.sources),
     )
-    found = Fit(made, fields, collectives, base.level)
+    steps = fitted_factors(timed_steps(record), cluster, made)
+    if steps:
+        made = with_factors(made, steps)
+        fields |= {name: value for name, value in steps.values.items() if name not in steps.held}
+    found = Fit(made, fields, collectives, base.level, steps)
     return replace(
         found, profile=replace(made, notes=(*_notes(found, base, sizes_of(record.machine).precisions[0]), *base.notes))
     )
@@ -135,9 +145,9 @@ def _source(record: Record) -> str:
 
 
 def _notes(found: Fit, base: Profile, timed_in: str) -> Iterator[str]:
-    left = [name for name in (*OF_MEASUREMENTS, *OF_STEPS) if name not in found.fields]
+    left = [name for name in OF_MEASUREMENTS if name not in found.fields]
     yield f"not measured here: {', '.join(left)}; as {base.name} of the catalogue"
     if "attention" in found.fields and timed_in not in ("bf16", "fp16"):
         yield f"attention was timed in {timed_in}, and its shares are of that peak"
     if found.untold:
-        yield f"what the timed collectives could not tell: {'; '.join(found.untold)}"
+        yield f"what the measurements do not tell apart: {'; '.join(found.untold)}"

@@ -64,6 +64,7 @@ DOUBTS = (
     Doubt(("copy", "triad"), lambda p: replace(p, memory_efficiency=p.memory_efficiency * 0.85)),
     Doubt(("elementwise",), lambda p: replace(p, elementwise_scale=p.elementwise_scale * 1.4)),
     Doubt(("tiny_layer", "dispatch", "graph_operator"), lambda p: replace(p, launch_time=p.launch_time * 2)),
+    Doubt(("training_step",), lambda p: replace(p, compute_scale=p.compute_scale * 1.2, fixed_time=p.fixed_time * 2)),
     Doubt(("overlap",), lambda p: replace(p, overlap_penalty=min(1.0, p.overlap_penalty + 0.3))),
     *(_of_collective(name) for name in COLLECTIVES if name != "broadcast"),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from calibration.measurement_plan import usual_plan
 from calibration.measurements import Entry, Measurement
-from calibration.origins import OF_MEASUREMENTS, OF_STEPS, Origins
+from calibration.origins import OF_MEASUREMENTS, Origins
 from calibration.record import Record
 from planner.errors import FileFormatError
 from planner.spec.json_files import read_json
@@ -99,8 +99,8 @@ def status_of(path: Path, planned: Sequence[Measurement] | None = None) -> Statu
 
 
 def _parameters(profile: Profile, origins: Origins, entries: Sequence[Entry]) -> Iterator[Parameter]:
-    for name in (*OF_MEASUREMENTS, *OF_STEPS):
-        yield _parameter(name, _value(getattr(profile, name)), OF_MEASUREMENTS.get(name, ()), origins, entries)
+    for name, measured_by in OF_MEASUREMENTS.items():
+        yield _parameter(name, _value(getattr(profile, name)), measured_by, origins, entries)
     for (link, collective), fit in profile.collectives.items():
         name = f"{link} {collective}"
         if name in origins.measured or not entries:

@@ -134,7 +134,7 @@ def test_calibration_uses_records_formulas_and_the_trainer_only():
     """
     predicting = ("collectives", "collectives_fit", "kernel_fits", "tile_fits", "steps", "accuracy")
     own = {f"calibration.{name}": ESTIMATE | {"validate"} for name in predicting}
-    fitting = ("kernel_profile", "collective_profile", "profile_fit", "machine_cluster")
+    fitting = ("kernel_profile", "collective_profile", "profile_fit", "machine_cluster", "step_profile")
     own |= {f"calibration.{name}": ESTIMATE | {"dumps"} for name in fitting}
     own |= {f"calibration.{name}": EVERYTHING for name in ("cli", "command", "sensitivity")}
     wrong = [

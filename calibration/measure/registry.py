@@ -13,6 +13,7 @@ from calibration.measure import (
     memory_bound,
     optimizer_step,
     overlap,
+    training_step,
 )
 from calibration.measure.timing import Bench
 from calibration.measurements import Measured, Measurement
@@ -35,6 +36,7 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
     "all_to_all": collectives_run.collective("all_to_all"),
     "send_recv": collectives_run.send_recv,
     "overlap": overlap.overlap,
+    "training_step": training_step.training_step,
 }
 """Name -> function of a bench and the measurement's parameters."""
 

@@ -17,6 +17,7 @@ from calibration.measure.registry import measure
 from calibration.measure.timing import CAP, Bench
 from calibration.measurements import Measured, Measurement
 from calibration.record import Record
+from planner.emit.trainer.settings import Refusal
 from planner.quantities import Seconds
 
 SHORTEST_CAP: Seconds = 0.1
@@ -105,10 +106,10 @@ def _measure_all(
 
 
 def _tried(bench: Bench, measurement: Measurement) -> tuple[Measured | None, str]:
-    """The result, or why there is none: memory that does not suffice, or what the library does not have."""
+    """The result, or why there is none: memory that does not suffice, or what library or trainer do not have."""
     try:
         return measure(bench, measurement), ""
-    except (RuntimeError, NotImplementedError) as error:
+    except (RuntimeError, NotImplementedError, ValueError, Refusal) as error:
         if bench.on_cuda:
             torch.cuda.empty_cache()
         return None, " ".join(str(error).split())[:200] or type(error).__name__
