@@ -18,11 +18,14 @@ from planner.errors import PlannerError, SpecError
 from planner.estimate.interval import tie
 from planner.estimate.memory import memory_use
 from planner.explain.words import PlanFamily, family
+from planner.search.advice import Case
 from planner.search.enumerate import enumerate_plans
+from planner.search.fastest import Feasible
 from planner.search.fix import Values, parse_fix
 from planner.search.rank import Ranking, Scored, search
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
+from planner.topology.group_links import group_links
 
 SHOWN = 5
 """Plans that an answer shows unless told otherwise."""
@@ -58,19 +61,34 @@ def answer(question: Question, *, top: int = SHOWN) -> Recommendation:
     return _recommendation(question, ranking, _played_in_order(question, ranking.plans)[:top])
 
 
-def best_plan(question: Question) -> RankedPlan:
-    """The first plan of the answer, without the rest of it. Raises NoFeasiblePlan where nothing legal fits."""
-    ranking = expressible(question, SHOWN + LOOK_AHEAD, lambda number: _ranking(question, number, families=False))
-    first = _first_played(question, ranking.plans)
-    return RankedPlan(question, first.plan, first.time, first.memory)
+def best_plan(question: Question, feasible: Feasible | None = None) -> RankedPlan:
+    """The first plan of the answer, without the rest of it. Raises NoFeasiblePlan where nothing legal fits.
+
+    `feasible` are the plans that fit, where another question on the same nodes has found them.
+    """
+    asked, count = question, SHOWN + LOOK_AHEAD
+    if asked.objective == "memory" or asked.choices.target is not None:
+        plans = expressible(asked, count, lambda number: _ranking(asked, number)).plans
+    else:
+        plans = (feasible or feasible_plans(asked)).fastest(count, asked.cluster, asked.profile)
+    first = _first_played(asked, plans)
+    return RankedPlan(asked, first.plan, first.time, first.memory)
+
+
+def feasible_plans(question: Question) -> Feasible:
+    """The plans of a question that are legal and fit. Raises NoFeasiblePlan where none does."""
+    asked = question
+    return Feasible.of(Case(asked.model, asked.cluster, asked.workload, asked.stack, asked.fix))
 
 
 def _first_played(question: Question, plans: Scored) -> Scored:
     """The first of `_played_in_order`; schedules are played only of plans that without any bubble would be faster."""
-    first = replace(plans[0], time=played(question, plans[0].plan, plans[0].time))
-    for row in plans[1:] if question.objective != "memory" else ():
+    links = group_links(plans.plan, question.cluster)
+    first = replace(plans[0], time=played(question, plans[0].plan, plans[0].time, links[0]))
+    for place in range(1, len(plans) if question.objective != "memory" else 1):
+        row = plans[place]
         if row.time.total - row.time.bubble - row.time.pp_exposed < first.time.total:
-            time = played(question, row.plan, row.time)
+            time = played(question, row.plan, row.time, links[place])
             first = replace(row, time=time) if time.total < first.time.total else first
     return first
 
@@ -83,7 +101,7 @@ def _played_in_order(question: Question, plans: Scored) -> list[Scored]:
     return sorted(rows, key=lambda row: float(row.time.total))
 
 
-def _ranking(question: Question, top: int, *, families: bool = True) -> Ranking:
+def _ranking(question: Question, top: int) -> Ranking:
     return search(
         question.model,
         question.cluster,
@@ -93,7 +111,7 @@ def _ranking(question: Question, top: int, *, families: bool = True) -> Ranking:
         objective=question.objective,
         fix=question.fix,
         top=top,
-        family=family if families else None,
+        family=family,
     )
 
 

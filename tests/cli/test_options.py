@@ -19,6 +19,7 @@ FROZEN = {
     "recommend": ["MODEL", "CLUSTER", *QUESTION, "--top", "--explain", "--emit", "--force"],
     "fits": ["MODEL", "CLUSTER", *QUESTION],
     "min-gpus": ["MODEL", *QUESTION, "--gpu", "--days"],
+    "scale": ["MODEL", *QUESTION, "NODETYPE", "--gpus", "--weak", "--strong", "--max-global-batch-size"],
     "emit": ["PLAN", "--target", "--into", "--force", "--json"],
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
