@@ -26,7 +26,7 @@ TRANSFER_ERROR: Scalar = 0.16
 of 6 to 25 %."""
 UNMEASURED_ERROR: Scalar = 0.28
 """Error on parts and stacks of which no step was measured: as above. With these three, 80 % intervals hold 67 % of the
-runs whose whole source is left out (73 % as a mean over sources), and some 82 % as shipped (docs/accuracy.md)."""
+runs whose whole source is left out (73 % as a mean over sources), and 84 % as shipped (docs/accuracy.md)."""
 COLLECTIVES_SOURCE = "collectives: published nccl-tests tables, by kind of link (collectives.toml)"
 
 
