@@ -66,8 +66,9 @@ def fit_of(record: Record, cluster: Cluster, stack: str) -> Fit:
         level="transferred" if base.level == "datasheet" and "gemm" in fields else base.level,
         sources=(_source(record), *base.sources),
     )
+    # Steps that leave the compute scale open calibrate nothing.
     steps = fitted_factors(timed_steps(record), cluster, made)
-    if steps:
+    if steps and "compute_scale" not in steps.held:
         made = with_factors(made, steps)
         fields |= {name: value for name, value in steps.values.items() if name not in steps.held}
     found = Fit(made, fields, collectives, base.level, steps)

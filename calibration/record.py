@@ -69,7 +69,7 @@ class Record:
 
     def add(self, measurement: Measurement, measured: Measured | None, *, failure: str = "") -> None:
         """Keep a finished measurement, in memory and on disk."""
-        self.entries.append(Entry(measurement, measured, now(), failure))
+        self.entries.append(Entry(measurement, measured, now(), "" if measured else failure))
         self.save()
 
     def save(self) -> None:

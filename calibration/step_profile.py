@@ -83,11 +83,6 @@ def _figure(start: float, spread: Scalar, lowest: float, highest: float) -> Figu
 
 
 def with_factors(profile: Profile, found: Found) -> Profile:
-    """The profile with fitted factors, and the error that steps have which did not enter their own prediction.
-
-    Steps that leave the compute scale open calibrate nothing: their profile stays as it was.
-    """
-    if "compute_scale" in found.held:
-        return profile
+    """The profile with fitted factors, and the error that steps have which did not enter their own prediction."""
     error = max(LEAST_ERROR, found.left_out)
     return replace(profile, **found.values, level="calibrated", error=error, plan_error=min(profile.plan_error, error))

@@ -23,6 +23,8 @@ from planner.quantities import Seconds
 SHORTEST_CAP: Seconds = 0.1
 SETTLING: Seconds = 3.0
 """Kept of the budget for the fit at the end."""
+FIT_EVERY: Seconds = 60.0
+"""Between two fits, so that a long run that is killed leaves a profile too."""
 GRACE: Seconds = 5.0
 """In which other processes end by themselves."""
 UNTIMED = 2.5
@@ -93,13 +95,19 @@ def _cap(seconds: Seconds, count: int) -> Seconds:
 def _measure_all(
     bench: Bench, job: Job, measurements: Sequence[Measurement], record: Record | None, progress: Progress
 ) -> None:
+    fitted = time.time()
     for measurement in measurements:
         if bench.ranks.told(time.time() > job.deadline - SETTLING):
             break
         progress.starts(measurement)
         measured, failure = _tried(bench, measurement)
+        # Ranks that can no longer agree have lost one of them: that is no failure of the measurement.
+        (failed,) = bench.ranks.most(float(bool(failure)))
         if record is not None:
-            record.add(measurement, measured, failure=failure)
+            record.add(measurement, None if failed else measured, failure=failure or "failed on another rank")
+            if time.time() - fitted > FIT_EVERY:
+                job.fit(record)
+                fitted = time.time()
         progress.ends()
     if record is not None:
         job.fit(record)
