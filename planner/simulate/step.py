@@ -122,7 +122,7 @@ class _Rank:
 
     def _pass(self, action: Action, place: int, block: Block, joined: After) -> Generator[None, None, After]:
         """One pass over a block; returns what to wait for then."""
-        joined = (*joined, *self._weights(action, place, block))
+        joined = (*joined, *self._weights(action, place, block, joined))
         first: After = ()
         for segment in _segments(action.kind, block):
             joined = self._segment(segment, Label(segment.name, block.name, action), joined)
@@ -167,15 +167,15 @@ class _Rank:
         link = self.durations.links.get(DATA_PARALLEL if stream in (GATHER, REDUCE) else stream, "")
         return (self.tasks.add(self.rank, stream, seconds, label, after=after, link=link, hinders=hinders, key=key),)
 
-    def _weights(self, action: Action, place: int, block: Block) -> After:
-        """What a pass waits for until its weights are there; they are gathered `prefetch` passes ahead."""
+    def _weights(self, action: Action, place: int, block: Block, joined: After) -> After:
+        """What a pass waits for until its weights are there: gathered `prefetch` passes ahead, or after `joined`."""
         if action.kind is Kind.WEIGHT:
             return ()
         once: After = ()
         if block.gather_once and (Kind.FORWARD, action.stage) not in self.begun:
             once = (self.tasks.promise((GATHER, action.stage, place)),)
         seconds = block.gather if action.kind is Kind.FORWARD else block.gather_again
-        after = self._passes_before(self.durations.prefetch) if block.ahead else self.joined
+        after = self._passes_before(self.durations.prefetch) if block.ahead else joined
         gathered = self._transfer(GATHER, seconds, Label(GATHER, block.name, action), after=after)
         self.holdings += [Holding(task, False, "gather_buffers", block.gathered) for task in gathered]
         return once + gathered
