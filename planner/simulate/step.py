@@ -68,14 +68,14 @@ def step(durations: Durations, order: Order) -> Step:
 class _Rank:
     """One rank's program: tasks are added in the order in which its streams run them.
 
-    `joined` is what comes next on the rank waits for, `passes` holds the last task of each pass that needs weights.
+    `joined` is what comes next on the rank waits for, `passes` holds the last tasks of each pass that needs weights.
     """
 
     def __init__(self, rank: int, durations: Durations, order: Order, made: Step) -> None:
         self.rank, self.durations, self.order = rank, durations, order
         self.tasks, self.holdings = made.tasks, made.holdings
         self.joined: After = ()
-        self.passes: list[int] = []
+        self.passes: list[After] = []
         self.begun: set[tuple[Kind, int]] = set()
         self.last = {action.stage: action for action in order.actions[rank] if action.kind in WEIGHTS}
         self.last_stage = order.num_stages - 1
@@ -129,15 +129,16 @@ class _Rank:
             first = first or joined
             yield
         if action.kind is not Kind.WEIGHT:
-            self.passes.append(joined[-1])
+            self.passes.append(joined)
+        last = max(joined, key=self.tasks.seconds.__getitem__)
         if action.kind in WEIGHTS:
-            self._reduce(action, block, joined)
-        self._hold(action, place, block, first[0], joined[-1])
+            self._reduce(action, block, joined, last)
+        self._hold(action, place, block, first[0], last)
         return joined
 
     def _hold(self, action: Action, place: int, block: Block, first: int, last: int) -> None:
         """Note what a pass takes when its first task starts, and gives back when its last ends."""
-        again = (action.kind, action.stage) in self.begun
+        again = any((kind, action.stage) in self.begun for kind in WEIGHTS)
         for at_end, item, amount in _held(action.kind, block, place == 0, again):
             self.holdings.append(Holding(last if at_end else first, at_end, item, amount))
 
@@ -182,17 +183,17 @@ class _Rank:
 
     def _passes_before(self, ahead: int) -> After:
         """The end of the pass that is so many before the one that runs when the next begins to be prepared."""
-        return (self.passes[-1 - ahead],) if len(self.passes) > ahead else ()
+        return self.passes[-1 - ahead] if len(self.passes) > ahead else ()
 
-    def _reduce(self, action: Action, block: Block, after: After) -> None:
-        """Gradients on their way while backward goes on."""
+    def _reduce(self, action: Action, block: Block, after: After, last: int) -> None:
+        """Gradients on their way while backward goes on; `last` is the task of a pass that ends last."""
         seconds = block.reduce
         if self.durations.overlap_gradients and action == self.last[action.stage]:
             seconds = seconds + block.reduce_once
         reduced = self._transfer(REDUCE, seconds, Label(REDUCE, block.name, action), after=after)
-        until = reduced[-1] if reduced else after[-1]
+        until = reduced[-1] if reduced else last
         if block.reducing:
-            self.holdings.append(Holding(after[-1], False, "gather_buffers", block.reducing))
+            self.holdings.append(Holding(last, False, "gather_buffers", block.reducing))
             self.holdings.append(Holding(until, True, "gather_buffers", -block.reducing))
 
     def _arrival(self, action: Action) -> After:
@@ -255,20 +256,22 @@ def _segments(kind: Kind, block: Block) -> tuple[Segment, ...]:
 def _held(kind: Kind, block: Block, first: bool, again: bool) -> list[tuple[bool, str, float]]:
     """What a pass over a block takes and gives back: whether at its end, item, bytes.
 
-    `first` says that it is the first block of its stage, `again` that this is not the step's first pass. A micro-batch
-    is in flight from its forward's start to the end of its gradients of weights.
+    `first` says that it is the first block of its stage, `again` that the stage has had gradients of weights before. A
+    micro-batch is in flight from its forward's start to the end of its gradients of weights.
     """
     changes = []
+    until_forward = block.gathered * (block.gather > 0) * (block.gather_again > 0)
+    until_backward = block.gathered * (block.gather > 0 or block.gather_again > 0)
     if kind is Kind.FORWARD:
         changes += [
             (False, IN_FLIGHT, 1.0 * first),
             (False, "activations", block.kept),
             (False, "logits", block.logits),
         ]
-        changes.append((True, "gather_buffers", -block.gathered * (block.gather_again > 0)))
+        changes.append((True, "gather_buffers", -until_forward))
     if kind in (Kind.BACKWARD, Kind.INPUT):
         changes += [(False, "activations", block.working), (True, "activations", -block.working)]
-        changes += [(True, "logits", -block.logits), (True, "gather_buffers", -block.gathered)]
+        changes += [(True, "logits", -block.logits), (True, "gather_buffers", -until_backward)]
     if kind in WEIGHTS:
         left = block.gradients * (not again)
         changes += [(True, "gradients", left), (True, RESERVE, -left)]
