@@ -1,6 +1,6 @@
 """Small tables of durations, and steps played from them."""
 
-from planner.simulate.actions import Action, Kind, Order
+from planner.simulate.order_text import parse_order
 from planner.simulate.schedules import known_order
 from planner.simulate.simulation import simulate
 from planner.spec.durations import Block, Durations, Segment
@@ -26,15 +26,9 @@ def played_order(order, *stages, disturbance=None, **table):
     return simulate(durations, order, disturbance)
 
 
-def order_of(*ranks, rank_of=None):
-    """An order from each rank's actions in torch's spelling, such as "0F0 0F1 0B0 0B1"."""
-    actions = tuple(tuple(_action(each) for each in rank.split()) for rank in ranks)
-    return Order(actions, rank_of or tuple(range(len(ranks))))
-
-
-def _action(text):
-    place = next(index for index, letter in enumerate(text) if letter.isalpha())
-    return Action(Kind(text[place]), int(text[:place]), int(text[place + 1 :]))
+def order_of(*ranks):
+    """An order from each rank's actions, such as "0F0 0F1 0B0 0B1"."""
+    return parse_order("\n".join(",".join(actions.split()) for actions in ranks))
 
 
 def tasks_of(simulation, name="", block=""):
