@@ -1,9 +1,9 @@
 """The fastest plans of a search alone, without timing those that cannot be among them, on one network or on several.
 
-Which plans are legal and fit does not depend on how fast a network is, so this is found out once. A plan that
-recomputes more than its twin takes at least as long, but for gradients whose reduction a longer backward hides, where
-not the stages but the sends between them set the pace. So it is timed only where its twin without that wait would be
-among those that are wanted. What comes out is what timing every plan gives.
+Which plans are legal and fit does not depend on how fast a network is, so this is found out once. Plans that differ in
+schedule and recomputation alone are twins: none takes less than what the one that recomputes least takes without bubble
+and without sends between stages. So of twins that one is timed first, and another only where this floor is among the
+times that are wanted. What comes out is what timing every plan gives.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from planner.spec.plan import Offload, Plan
 from planner.spec.profile import Profile
 from planner.topology.group_links import placed_links
 
+BATCH = 8192
+"""Plans timed at once, before the slowest of those that are wanted is known better."""
+SCHEDULE = ("schedule", "virtual_stages")
+"""What twins may differ in beside recomputation; where layers are alike, so that stages hold as much in any chunks."""
 ROUNDING = 1e-9
 """Relative difference that is rounding."""
 
@@ -35,7 +39,7 @@ ROUNDING = 1e-9
 class Feasible:
     """The plans of a case that are legal and fit: rows of its candidates, and the peak of each in bytes.
 
-    `lead` is for each the twin that recomputes least, as an index of these rows.
+    `lead` is for each the twin that is timed first, as an index of these rows.
     """
 
     case: Case
@@ -53,7 +57,13 @@ class Feasible:
         if not memory.fits.any():
             raise nothing_fits(case, candidates, memory, memory_use)
         rows = np.flatnonzero(memory.fits)
-        return cls(case, candidates, rows, memory.peak[rows], _leads(candidates.plans[rows]))
+        return cls(
+            case,
+            candidates,
+            rows,
+            memory.peak[rows],
+            _leads(candidates.plans[rows], alike=len(case.model.layer_kinds) == 1),
+        )
 
     def serves(self, cluster: Cluster) -> bool:
         """Whether a cluster of the same nodes has the same plans: rank orders differ where the network has borders."""
@@ -64,9 +74,13 @@ class Feasible:
         seconds, floor = np.full((2, len(self.rows)), np.inf)
         leads = np.unique(self.lead)
         seconds[leads], floor[leads] = self._seconds(leads, cluster, profile)
-        last = np.sort(seconds[leads])[count - 1] if len(leads) >= count else np.inf
-        twins = np.flatnonzero((floor[self.lead] <= last * (1 + ROUNDING)) & np.isinf(seconds))
-        seconds[twins], _ = self._seconds(twins, cluster, profile)
+        twins = np.flatnonzero(self.lead != np.arange(len(self.rows)))
+        twins = twins[np.argsort(floor[self.lead[twins]], kind="stable")]
+        while len(twins):
+            last = np.partition(seconds, count - 1)[count - 1] if len(seconds) > count else np.inf
+            part = twins[:BATCH][floor[self.lead[twins[:BATCH]]] <= last * (1 + ROUNDING)]
+            seconds[part], _ = self._seconds(part, cluster, profile)
+            twins = twins[BATCH:] if len(part) == BATCH else part[:0]
         timed = np.flatnonzero(np.isfinite(seconds))
         plans = self.candidates.plans[self.rows[timed]]
         first = timed[first_rows(plans, (seconds[timed], self.peak[timed]), count)]
@@ -81,7 +95,7 @@ class Feasible:
             plans = self.candidates.rows(self.rows[which[start : start + CHUNK]])
             time = self._time(plans, cluster, profile)
             totals.append(np.asarray(time.total))
-            floors.append(totals[-1] - np.where(np.asarray(plans.pp) > 1, time.dp_exposed, 0.0))
+            floors.append(totals[-1] - time.bubble - time.pp_exposed)
         return np.concatenate(totals), np.concatenate(floors)
 
     def _time(self, plans: Plan, cluster: Cluster, profile: Profile) -> StepTime:
@@ -89,12 +103,13 @@ class Feasible:
         return step_time(case.model, plans, case.workload, cluster, links, profile=profile, stack=case.stack)
 
 
-def _leads(plans: Plan) -> Column:
-    """For each plan the one that differs in recomputing least; itself where offloading makes time less simple."""
+def _leads(plans: Plan, *, alike: bool) -> Column:
+    """For each plan the twin that recomputes least; itself where offloading makes time less simple."""
     own = np.arange(len(plans))
     if (np.asarray(plans.offload) != Offload.NONE).any():
         return own
-    twins = distinct([np.asarray(getattr(plans, each.name)) for each in fields(plans) if each.name != "recompute"])
+    free = ("recompute", *(SCHEDULE if alike else ()))
+    twins = distinct([np.asarray(getattr(plans, each.name)) for each in fields(plans) if each.name not in free])
     order = np.lexsort((np.asarray(plans.recompute), twins.index))
     first = np.ones(len(plans), dtype=bool)
     first[1:] = twins.index[order[1:]] != twins.index[order[:-1]]
