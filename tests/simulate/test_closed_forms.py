@@ -17,7 +17,7 @@ from tests.simulate.samples import layer, played, played_order
 
 whole = st.integers(1, 24)
 ranks_of_a_pipeline = st.integers(1, 6)
-many = settings(max_examples=150)
+many = settings(max_examples=120)
 NAMES = tuple(sorted(SCHEDULES))
 UNPAIRED = tuple(name for name in NAMES if name != "dualpipe-v")
 

@@ -263,7 +263,7 @@ def steps():
     return cases().map(lambda case: played(*case[0], **case[1]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(steps())
 def test_a_task_starts_as_soon_as_all_that_it_waits_for_has_ended(step):
     tasks, start, end = step.step.tasks, step.played.start, step.played.end
@@ -311,7 +311,7 @@ def test_a_step_is_never_longer_than_everything_in_a_row(step):
         assert use.busy + use.exposed + use.idle == pytest.approx(step.makespan)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(cases(contention=False), st.data())
 def test_where_nothing_is_shared_a_longer_transfer_never_shortens_a_step(case, data):
     """Where transfers share a link it can: one that comes later may leave the link to one that others wait for."""

@@ -153,7 +153,7 @@ def steps(draw):
     return played(name, ranks, microbatches, stages, state=state, optimizer_bytes=(7,) * ranks, **rest)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(steps())
 def test_a_timeline_starts_and_ends_at_the_state_and_what_the_first_backward_left(step):
     for rank, timeline in enumerate(step.memory):
@@ -168,7 +168,7 @@ def test_a_timeline_starts_and_ends_at_the_state_and_what_the_first_backward_lef
         assert timeline.seconds[-1] <= step.makespan
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(steps())
 def test_nothing_is_given_back_that_was_not_taken(step):
     """Counted from the single changes, since a timeline cuts off what is below 0."""
