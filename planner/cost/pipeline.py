@@ -151,7 +151,7 @@ def interleaved_send_exposed(stages: Count, virtual_stages: Count, *, send: Seco
     T = 2 send (p v - 1)
 
     The longer warm-up hides all sends but those of fill and drain. Source: own derivation. Exact for equal stages
-    while a send takes no longer than a chunk's forward, m a multiple of p. 0 with one stage.
+    while a send takes no longer than a chunk's forward nor its backward, m a multiple of p. 0 with one stage.
 
     >>> float(interleaved_send_exposed(4, 2, send=1.0))
     14.0
