@@ -6,6 +6,7 @@ import click
 
 from planner.cli.import_nccl_tests import nccl_tests
 from planner.cli.import_plan import plan
+from planner.cli.import_steps import steps
 
 
 @click.group("import")
@@ -15,3 +16,4 @@ def imports() -> None:
 
 imports.add_command(plan)
 imports.add_command(nccl_tests)
+imports.add_command(steps)

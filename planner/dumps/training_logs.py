@@ -51,9 +51,9 @@ def read_training_log(text: str) -> TrainingLog | None:
     """The figures of a log; None where no line has any."""
     into = _Log()
     for number, line in lines(text):
-        line = line[:LONGEST]
-        if '"event"' in line and line.startswith("{") and _own(line, number, into):
+        if line.startswith('{"event"') and _own(line, number, into):
             continue
+        line = line[:LONGEST]
         if " NCCL " not in line:
             _remark(line, into)
             _figures(line, number, into)

@@ -24,6 +24,7 @@ FROZEN = {
     "emit": ["PLAN", "--target", "--into", "--force", "--json"],
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
     "import plan": ["FILE", "--model", "--cluster", "--emit", "--force", "--quiet", "--json"],
+    "import steps": ["FILES", "--plan", "--model", "--cluster", "--stack", "--csv", "--force", "--json"],
     "explain": ["MODEL", "CLUSTER", *QUESTION, "--links"],
     "simulate": [
         *("MODEL", "CLUSTER", *QUESTION, "--durations", "--schedule", "--balance", "--slow", "--jitter", "--seed"),
