@@ -41,8 +41,8 @@ def end_layers(num_layers: int, pp: Int) -> tuple[Column, Column]:
 def balanced_ends(num_layers: int, pp: Int, head_layers: float) -> tuple[Column, Column]:
     """Layers of the first and the last rank where the head counts as so many layers, which the last holds less of.
 
-    The last rank has the most layers with which it is no slower than the longest of the others, or one more where all
-    are then shorter; the first has as few as any before it. All ranks have at least one.
+    Of the splits whose longest rank is shortest the one with most layers on the last, since early ranks hold more
+    micro-batches; the first has as few as any before the last. All ranks have at least one.
 
     >>> [part.tolist() for part in balanced_ends(32, np.array([2, 4, 8]), 2.4)]
     [[17, 8, 4], [15, 6, 2]]
@@ -56,5 +56,5 @@ def balanced_ends(num_layers: int, pp: Int, head_layers: float) -> tuple[Column,
         return np.maximum(-(-(num_layers - last) // others), last + head_layers)
 
     low = np.clip(np.floor((num_layers + head_layers) / pp - head_layers).astype(int), 1, num_layers)
-    last = np.where(slowest(low + 1) < slowest(low), low + 1, low)
+    last = np.where(slowest(low + 1) <= slowest(low), low + 1, low)
     return np.where(pp > 1, (num_layers - last) // others, 0), np.where(pp > 1, last, 0)
