@@ -106,8 +106,9 @@ def _on_fabric(profile: Profile, fabric: Fabric) -> Profile:
 
 
 def _usable(run: MeasuredRun, profile: Profile) -> bool:
-    timed = run.configuration is not None and run.measured_step_time > 0 and not run.oom
-    return timed and (run.accelerator, run.stack) == (profile.accelerator, profile.stack)
+    if run.configuration is None or run.oom or run.measured_step_time <= 0:
+        return False
+    return (run.accelerator, run.configuration.stack.name) == (profile.accelerator, profile.stack)
 
 
 def _encoded(start: Learned) -> tuple[Column, Column, Column]:

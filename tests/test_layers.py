@@ -132,7 +132,7 @@ def test_calibration_uses_records_formulas_and_the_trainer_only():
 
     The command asks and answers as the planner's own commands do.
     """
-    predicting = ("collectives", "collectives_fit", "kernel_fits", "tile_fits", "steps", "accuracy")
+    predicting = ("collectives", "collectives_fit", "kernel_fits", "tile_fits", "steps", "few_runs", "accuracy")
     own = {f"calibration.{name}": ESTIMATE | {"validate"} for name in predicting}
     fitting = ("kernel_profile", "collective_profile", "profile_fit", "machine_cluster", "step_profile")
     own |= {f"calibration.{name}": ESTIMATE | {"dumps"} for name in fitting}

@@ -50,6 +50,7 @@ def steps(files: tuple[Path, ...], csv_file: Path | None, *, force: bool, as_jso
     """
     from planner.answer.steps.reading import import_steps, write_rows
     from planner.answer.steps.records import Asked
+    from planner.quantities import counted
 
     if force and csv_file is None:
         raise click.UsageError("--force replaces the file of --csv, which is not given")
@@ -64,7 +65,7 @@ def steps(files: tuple[Path, ...], csv_file: Path | None, *, force: bool, as_jso
     _print(found)
     if written:
         say()
-        say(f"Wrote {len(found.runs)} rows to {written}: planner validate {written}")
+        say(f"Wrote {counted(len(found.runs), 'row')} to {written}.")
     return None
 
 

@@ -42,7 +42,7 @@ def test_the_answer_comes_first_and_the_prediction_beside_it(run, files):
 def test_the_rows_are_scored_by_validate(run, planner, files, tmp_path):
     path = tmp_path / "runs.csv"
     result = run(files[1], "--csv", path)
-    assert f"Wrote 1 rows to {path}" in result.stdout
+    assert f"Wrote 1 row to {path}." in result.stdout
     (row,) = csv.DictReader(path.open())
     assert (row["id"], row["gpu"], row["step_time_s"], row["memory_kind"]) == ("mine", "h100-sxm", "8.41", "reserved")
     scored = json.loads(planner("validate", path, "--json").stdout)
