@@ -15,13 +15,13 @@ from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.simulation import simulated
 from planner.errors import NoFeasiblePlan
-from planner.estimate.memory import peak_by_rank
 from planner.estimate.setting import Setting
 from planner.estimate.stage_seconds import stage_seconds
-from planner.estimate.stages import Layout, Stages, all_ranks, layers_per_rank, layout
+from planner.estimate.stages import Layout, all_ranks, layers_per_rank, layout
 from planner.quantities import GIB, Bytes, Column, Seconds, format_bytes
 from planner.search.balance import Work, best_split, least_time, paths_of
 from planner.search.fitting import memory_limit
+from planner.search.held_layers import held_layers, peaks_of
 from planner.search.legality import legal
 from planner.search.problem import Problem
 from planner.search.refine import MOST_ACTIONS, schedule_time
@@ -184,7 +184,7 @@ class _Dealing:
         extra[:, 0] += parts[:, 0]
         extra[:, -1] += parts[:, -1]
         paths = paths_of(Schedule(int(self.plan.schedule)), self.pp, int(self.plan.num_microbatches), self.chunks)
-        return Work(parts[:, 1:-1], extra, self._reach(), paths)
+        return Work(parts[:, 1:-1], extra, held_layers(self.setting, self.plan, self.limit), paths)
 
     def _split(self, dealt: Layout) -> Split:
         ranks = all_ranks(self.model, self.plan, dealt)
@@ -193,27 +193,7 @@ class _Dealing:
             seconds = schedule_time(self.plan, stage_seconds(self.setting, self.plan, self.links, dealt))
         else:
             seconds = float(least_time(self.work.paths, self.work.times(sizes)))
-        return Split(sizes, seconds, tuple(self._peaks(ranks)[:, 0].tolist()))
-
-    def _peaks(self, ranks: Stages) -> Column:
-        """Peak memory of ranks with such layers, shape (ranks, rows)."""
-        asked, plans = self.question, self.plan.columns()[np.zeros(ranks.layers.shape[-1], dtype=int)]
-        return peak_by_rank(asked.model, plans, asked.workload, asked.stack, ranks)
-
-    def _reach(self) -> Column:
-        """How far each rank's layers may go, by rank and first layer: more layers need more memory."""
-        layers, pattern = self.num_layers, list(self.model.layer_pattern)
-        kinds = np.eye(len(self.model.layer_kinds))
-        counts = np.vstack([0 * kinds[:1], kinds[pattern]]).cumsum(axis=0)
-        begins, ends = np.triu_indices(layers + 1, 1)
-        held, place = np.unique(counts[ends] - counts[begins], axis=0, return_inverse=True)
-        ranks, shape = all_ranks(self.model, self.plan), (self.pp, len(held))
-        each = {name: np.broadcast_to(getattr(ranks, name), shape) for name in ("has_embedding", "has_head", "rank")}
-        holding = np.broadcast_to(held.T[:, None, :], (held.shape[1], *shape))
-        fits = self._peaks(replace(ranks, layers=holding, **each)) <= self.limit
-        return np.array(
-            [np.arange(layers) + np.bincount(begins, fit[place.ravel()], layers).astype(int) for fit in fits]
-        )
+        return Split(sizes, seconds, tuple(peaks_of(self.setting, self.plan, ranks)[:, 0].tolist()))
 
     def _shortlist(self) -> Iterator[Plan]:
         """The plans that promise most, by their longest path."""

@@ -55,7 +55,7 @@ def _step_time(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> Ste
     pipeline = pipeline_time(plans, wire.send, time)
     m, slowest, penalty = plans.num_microbatches, time.total.max(axis=0), setting.profile.overlap_penalty
     terms = {name: m * term for name, term in time.terms(pipeline.role).items()}
-    terms["dp_exposed"] = terms["dp_exposed"] + _data_parallel_exposed(setting, once, slowest)
+    terms["dp_exposed"] = terms["dp_exposed"] + data_parallel_exposed(setting, once, slowest)
     return StepTime(
         **terms,
         pp_exposed=pipeline.sends,
@@ -66,7 +66,7 @@ def _step_time(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> Ste
     )
 
 
-def _data_parallel_exposed(setting: Setting, once: OncePerStep, micro_batch: Seconds) -> Seconds:
+def data_parallel_exposed(setting: Setting, once: OncePerStep, micro_batch: Seconds) -> Seconds:
     """What the last backward does not hide of the reduction, nor the next forward of the gather of new weights.
 
     Gradients of earlier micro-batches are summed locally. Nothing is hidden where the stack does not overlap them.
