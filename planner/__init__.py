@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner.answer.explanation import explanation as explanation
     from planner.answer.fits import fits as fits
     from planner.answer.link_traffic import link_traffic as link_traffic
+    from planner.answer.mixed.answer import mixed as mixed
     from planner.answer.plan_files import read_plan as read_plan
     from planner.answer.plan_files import write_plan as write_plan
     from planner.answer.question import Question as Question
@@ -69,6 +70,7 @@ _MODULES = {
     "evaluate": "planner.answer.evaluate",
     "recommend": "planner.answer.recommend",
     "Recommendation": "planner.answer.recommendation",
+    "mixed": "planner.answer.mixed.answer",
     "fits": "planner.answer.fits",
     "explanation": "planner.answer.explanation",
     "link_traffic": "planner.answer.link_traffic",

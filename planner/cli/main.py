@@ -21,6 +21,7 @@ COMMANDS = {
     "fits": "Say whether a plan fits in memory, what dominates, and which dial to turn.",
     "min-gpus": "Say how few GPUs of each kind a model needs, to fit and to finish in time.",
     "scale": "Say how far a model scales on a node type, for one or several networks.",
+    "mixed": "Say how to use a cluster of unequal nodes: uneven work, or without the slow ones.",
     "max": "Say the longest sequence, largest batch or model that fits a cluster, and the fastest.",
     "emit": "Write the files that run a plan, for a trainer and a launcher.",
     "import": "Read a framework's settings as a plan, and say what it will do.",

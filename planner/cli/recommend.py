@@ -35,6 +35,8 @@ def recommend(
     MODEL is a catalogue name, a config.json or a folder that holds one. CLUSTER is NODESxNODE (2xdgx-h100), GPUSxGPU
     (2xrtx-4090) or a cluster TOML.
     """
+    from planner.answer.mixed.answer import mixed
+    from planner.answer.mixed.parts import is_mixed
     from planner.answer.recommend import answer
     from planner.answer.recommendation import refusal
     from planner.cli.derivation import print_derivation
@@ -48,12 +50,19 @@ def recommend(
     except NoFeasiblePlan as error:
         if as_json:
             print_json(refusal(question, error))
+        if is_mixed(question.cluster) and not quiet:
+            note("note: that is with all nodes at one pace; planner mixed tries uneven work, and parts of the cluster")
         raise
     remarks = [] if emit is None else _write(recommendation.best, asked["target"], emit, force=force)
     for remark in remarks if not quiet else ():
         note(remark)
+    uneven = mixed(question, recommendation.best) if is_mixed(question.cluster) else None
     if as_json:
-        return print_json(recommendation.as_dict())
+        return print_json(recommendation.as_dict() | ({"mixed": uneven.as_dict()} if uneven else {}))
+    if uneven:
+        say(uneven.sentence)
+        say(f"Below, all nodes at one pace ({uneven.loss}); planner mixed shows every way.", indent="  ")
+        say()
     print_ranking(recommendation)
     if explain:
         say()

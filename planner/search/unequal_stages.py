@@ -22,7 +22,7 @@ from planner.search.unequal_ranks import UnequalWork, unequal_splits
 from planner.spec.plan import Plan
 from planner.topology.links import Links
 
-PLAYED = 12
+PLAYED = 8
 """Splits whose schedule is played: those of least (m - 1) x the slowest rank + the sum of all ranks."""
 
 
@@ -60,7 +60,7 @@ class UnequalPipeline:
         """The step with such layers on each rank, or with the plan's own: its schedule played, and once per step."""
         plan, model = self.plan, self.stretches[0].setting.model
         dealt = Layout(tuple(sizes), tuple(range(len(sizes)))) if sizes else layout(len(model.layer_pattern), plan)
-        each = self._stages(dealt)
+        each = self._stages(dealt.sizes)
         passes = np.array([each.forward, each.input_gradient, each.weight_gradient]).sum(axis=0)
         seconds = schedule_time(plan, each) + self._once(dealt, float(passes.max()))
         peaks = peaks_of(self.stretches[0].setting, plan, all_ranks(model, plan, dealt))[:, 0]
@@ -83,12 +83,8 @@ class UnequalPipeline:
     @cached_property
     def work(self) -> UnequalWork:
         """What layers take on each rank, and how many it can hold."""
-        layers, first, last = zip(*map(self._layers_on, self.stretches), strict=True)
-        extra = np.zeros(len(self._of_rank))
-        extra[0] += first[0]
-        extra[-1] += last[-1]
         reach = held_layers(self.stretches[0].setting, self.plan, self._limits)
-        return UnequalWork(np.array(layers)[self._of_rank], extra, reach)
+        return UnequalWork(self._layers.sum(axis=0), self._extra.sum(axis=0), reach)
 
     @property
     def _of_rank(self) -> Column:
@@ -108,24 +104,40 @@ class UnequalPipeline:
             raise NoFeasiblePlan("no split of the layers fits on pipeline ranks of unequal accelerators")
         yield from fitting
 
-    def _layers_on(self, stretch: Stretch) -> tuple[Column, Seconds, Seconds]:
-        """Seconds of each layer on a stretch's accelerators, and of what the first and the last rank do beside them."""
-        count = len(stretch.setting.model.layer_pattern)
+    @cached_property
+    def _apart(self) -> list[StageSeconds]:
+        """Of each stretch what every layer takes, with what the first and the last rank do beside them at the ends."""
+        count = len(self.stretches[0].setting.model.layer_pattern)
         apart = Layout((0, *[1] * count, 0), (0,) * (count + 1) + (len(self._of_rank) - 1,))
-        each = stage_seconds(stretch.setting, self.plan, self.links, apart)
-        both = np.array([each.forward, each.input_gradient, each.weight_gradient]).sum(axis=0)
-        return both[1:-1], float(both[0]), float(both[-1])
+        return [stage_seconds(stretch.setting, self.plan, self.links, apart) for stretch in self.stretches]
 
-    def _stages(self, dealt: Layout) -> StageSeconds:
+    @cached_property
+    def _parts(self) -> Column:
+        """Forward, gradients of inputs and of weights of each rank; shape (3, ranks, layers and both ends)."""
+        each = np.array([[part.forward, part.input_gradient, part.weight_gradient] for part in self._apart])
+        return np.moveaxis(each, 0, 1)[:, self._of_rank]
+
+    @property
+    def _layers(self) -> Column:
+        """Of each layer on each rank, shape (3, ranks, layers)."""
+        return self._parts[:, :, 1:-1]
+
+    @property
+    def _extra(self) -> Column:
+        """Of each rank beside its layers, shape (3, ranks)."""
+        extra = np.zeros(self._parts.shape[:2])
+        extra[:, 0] += self._parts[:, 0, 0]
+        extra[:, -1] += self._parts[:, -1, -1]
+        return extra
+
+    def _stages(self, sizes: Sequence[int]) -> StageSeconds:
         """Each rank's stage as its own accelerator takes it."""
-        tables = [stage_seconds(stretch.setting, self.plan, self.links, dealt) for stretch in self.stretches]
-        rank = np.arange(len(self._of_rank))
-        names = ("forward", "input_gradient", "weight_gradient")
-        parts = {
-            name: np.array([getattr(table, name) for table in tables])[self._of_rank, rank].tolist() for name in names
-        }
-        chosen = {name: tuple(part) for name, part in parts.items()}
-        return replace(tables[0], **chosen, send=max(table.send for table in tables))
+        ends = np.cumsum(sizes)
+        done = np.concatenate([np.zeros((*self._layers.shape[:2], 1)), self._layers.cumsum(axis=2)], axis=2)
+        rank = np.arange(len(ends))
+        parts = done[:, rank, ends] - done[:, rank, ends - np.asarray(sizes)] + self._extra
+        forward, inputs, weights = (tuple(part.tolist()) for part in parts)
+        return StageSeconds(forward, inputs, weights, send=max(part.send for part in self._apart))
 
     def _once(self, dealt: Layout, slowest: Seconds) -> Seconds:
         """What happens once per step, of the rank with most of each."""

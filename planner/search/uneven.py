@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,8 +35,8 @@ class Share:
         return tuple(run for run in both if run[0])
 
 
-def deal(replicas: Sequence[int], seconds: Sequence[Column], units: int) -> tuple[Share, ...]:
-    """The shares of kinds of replicas with which the longest time is shortest, every replica doing one unit at least.
+def deal(replicas: Sequence[int], seconds: Sequence[Column], units: int, *, least: int = 1) -> tuple[Share, ...]:
+    """The shares of kinds of replicas with which the longest time is shortest; each does `least` units or more.
 
     `replicas` counts those of each kind, `seconds` is for each kind the time of 1, 2, ... units, infinite where so many
     do not fit. Exact where more units never take less time: of all times at which some replica could end, the first
@@ -48,8 +48,11 @@ def deal(replicas: Sequence[int], seconds: Sequence[Column], units: int) -> tupl
     >>> deal([2, 2], [np.arange(1, 9) * 1.0, np.arange(1, 9) * 3.0], 8)
     (Share(replicas=2, most=3, fewer=0), Share(replicas=2, most=1, fewer=0))
     """
-    if units < sum(replicas):
-        raise NoFeasiblePlan(f"{units} units of work for {sum(replicas)} replicas: each needs one")
+    if units < least * sum(replicas):
+        raise NoFeasiblePlan(f"{units} units of work for {sum(replicas)} replicas: each needs {least}")
+    if least > 1:
+        begun = deal(replicas, [each[least - 1 :] for each in seconds], units - (least - 1) * sum(replicas))
+        return tuple(replace(share, most=share.most + least - 1) for share in begun)
     grown = [np.maximum.accumulate(np.asarray(each, dtype=float)) for each in seconds]
     ends = np.unique(np.concatenate(grown))
     ends = ends[np.isfinite(ends) & (ends >= max(float(each[0]) for each in grown))]

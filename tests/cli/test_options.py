@@ -20,6 +20,7 @@ FROZEN = {
     "fits": ["MODEL", "CLUSTER", *QUESTION],
     "min-gpus": ["MODEL", *QUESTION, "--gpu", "--days"],
     "scale": ["MODEL", *QUESTION, "NODETYPE", "--gpus", "--weak", "--strong", "--max-global-batch-size"],
+    "mixed": ["MODEL", "CLUSTER", *QUESTION],
     "max": ["MODEL", "CLUSTER", *QUESTION, "--solve"],
     "emit": ["PLAN", "--target", "--into", "--force", "--json"],
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],

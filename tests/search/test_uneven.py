@@ -69,5 +69,11 @@ def test_a_replica_does_no_more_than_fits():
 
 
 def test_every_replica_needs_a_unit():
-    with pytest.raises(NoFeasiblePlan, match="3 units of work for 4 replicas"):
+    with pytest.raises(NoFeasiblePlan, match="3 units of work for 4 replicas: each needs 1"):
         deal([4], [np.arange(1.0, 5.0)], 3)
+
+
+def test_a_pipeline_needs_as_many_micro_batches_as_stages():
+    steps = np.arange(1.0, 30.0)
+    assert deal([1, 1], [steps, 9 * steps], 20) == (Share(1, 18), Share(1, 2))
+    assert deal([1, 1], [steps, 9 * steps], 20, least=4) == (Share(1, 16), Share(1, 4))
