@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from planner.quantities import Column
+from planner.quantities import Column, Number
 from planner.rows import Rows
 
 R = TypeVar("R", bound=Rows)
@@ -35,9 +35,13 @@ class Distinct:
 
     def stack(self, records: Sequence[object], field: str) -> Column:
         """One field of several records (scalars or one value a combination), shape (records, rows)."""
-        values = np.empty((len(records), len(self.first)))
-        for row, record in zip(values, records, strict=True):
-            row[:] = getattr(record, field)
+        return self.stacked([getattr(record, field) for record in records])
+
+    def stacked(self, each: Sequence[Number]) -> Column:
+        """Scalars or columns of one value a combination, shape (number of them, rows)."""
+        values = np.empty((len(each), len(self.first)))
+        for row, value in zip(values, each, strict=True):
+            row[:] = value
         return self.spread(values)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil, inf, isfinite
+from math import gcd, inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ little is left for counts that divide a model more evenly."""
 FASTER = 2.0
 """More GPUs, with more room each, make no GPU so much faster than the fewest do."""
 LUCKY = 1.1
-"""Nor does a count between two powers of two make it so much faster than both."""
+"""Nor does a count between two others make it so much faster than both, where these are the best divisible around."""
 
 
 @dataclass(frozen=True)
@@ -284,24 +284,41 @@ class _Counts:
         return rooms
 
     def in_time(self, fewest: RankedPlan, days: float) -> RankedPlan | None:
-        """The best plan on the smallest count that takes at most `days`."""
+        """The best plan on the smallest count that takes at most `days`.
+
+        Neither is speed monotone in the count. Powers of two are tried until one is fast enough, then what is between.
+        """
         needed = fewest.question.workload.tokens / (days * SECONDS_PER_DAY)
         first, speed = fewest.question.cluster.world_size, float(fewest.speed.tokens_per_s_per_gpu)
-        enough = None
         for count in self.doubled(max(first, needed / (FASTER * speed))):
             ranked = self.plan(count)
-            speed = max(speed, float(ranked.speed.tokens_per_s_per_gpu) if ranked else 0.0)
+            speed = max(speed, self._speed(count))
             if ranked and ranked.speed.tokens_per_s >= needed:
-                enough = ranked
-                break
-        if enough is None:
+                between = [each for each in self.counts if first <= each < count]
+                return self._first_in_time(between, needed, (speed, self._speed(count))) or ranked
+        return None
+
+    def _first_in_time(self, counts: list[int], needed: float, ends: tuple[float, float]) -> RankedPlan | None:
+        """The best plan on the first of some counts that is fast enough; `ends` are speeds per GPU on both sides.
+
+        A count in the middle is tried first, so that fewer are near enough to being fast to be tried.
+        """
+        counts = [count for count in counts if count >= needed / (LUCKY * max(ends))]
+        if not counts:
             return None
-        between = range(max(first, ceil(needed / (LUCKY * speed))), enough.question.cluster.world_size)
-        for count in (each for each in self.counts if each in between):
-            ranked = self.plan(count)
-            if ranked and ranked.speed.tokens_per_s >= needed:
-                return ranked
-        return enough
+        at = _middle(counts, self.node_size)
+        ranked, speed = self.plan(counts[at]), self._speed(counts[at])
+        enough = ranked if ranked and ranked.speed.tokens_per_s >= needed else None
+        return (
+            self._first_in_time(counts[:at], needed, (ends[0], speed or ends[1]))
+            or enough
+            or self._first_in_time(counts[at + 1 :], needed, (speed or ends[0], ends[1]))
+        )
+
+    def _speed(self, count: int) -> float:
+        """Tokens/s per GPU of a count that was tried; 0 where nothing fits."""
+        ranked = self.plan(count)
+        return float(ranked.speed.tokens_per_s_per_gpu) if ranked else 0.0
 
     def too_slow(self, days: float) -> str:
         """Why no count finishes in time."""
@@ -341,6 +358,12 @@ def _named(ranked: RankedPlan) -> str:
     """A count of GPUs: "4 h100-sxm"."""
     cluster = ranked.question.cluster
     return f"{cluster.world_size:,} {cluster.accelerator.name}"
+
+
+def _middle(counts: Sequence[int], node_size: int) -> int:
+    """Where the count stands that is divisible best, of the middle third of some; the first of equals."""
+    places = range(len(counts) // 3, len(counts) - len(counts) // 3)
+    return max(places, key=lambda at: gcd(counts[at], MOST_GPUS * node_size))
 
 
 def _halves(count: int, node_size: int) -> bool:

@@ -17,12 +17,14 @@ from planner.answer.recommendation import Recommendation
 from planner.errors import PlannerError, SpecError
 from planner.estimate.interval import tie
 from planner.estimate.memory import memory_use
+from planner.estimate.setting import Setting
 from planner.explain.words import PlanFamily, family
 from planner.search.advice import Case
 from planner.search.enumerate import enumerate_plans
 from planner.search.fastest import Feasible
 from planner.search.fix import Values, parse_fix
 from planner.search.rank import Ranking, Scored, search
+from planner.search.refine import first_refined
 from planner.spec.cluster import Cluster
 from planner.spec.model import Model
 from planner.topology.group_links import group_links
@@ -82,15 +84,13 @@ def feasible_plans(question: Question) -> Feasible:
 
 
 def _first_played(question: Question, plans: Scored) -> Scored:
-    """The first of `_played_in_order`; schedules are played only of plans that without any bubble would be faster."""
-    links = group_links(plans.plan, question.cluster)
-    first = replace(plans[0], time=played(question, plans[0].plan, plans[0].time, links[0]))
-    for place in range(1, len(plans) if question.objective != "memory" else 1):
-        row = plans[place]
-        if row.time.total - row.time.bubble - row.time.pp_exposed < first.time.total:
-            time = played(question, row.plan, row.time, links[place])
-            first = replace(row, time=time) if time.total < first.time.total else first
-    return first
+    """The first of `_played_in_order`."""
+    asked = question
+    if asked.objective == "memory":
+        return replace(plans[0], time=played(asked, plans[0].plan, plans[0].time))
+    setting = Setting.of(asked.model, asked.workload, asked.cluster, asked.profile, asked.stack)
+    first, time = first_refined(setting, plans.plan, group_links(plans.plan, asked.cluster), plans.time)
+    return replace(plans[first], time=time)
 
 
 def _played_in_order(question: Question, plans: Scored) -> list[Scored]:

@@ -26,9 +26,15 @@ STATE = ("tp", "cp", "ep", "expert_tp", "dp_shard", "sharding", "gradient_sync",
 """What weights, gradients and optimizer states depend on."""
 WIRE = (
     "tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "context_kind",
-    "micro_batch_size", "sequence_parallel", "sharding", "gradient_sync",
+    "micro_batch_size", "sequence_parallel",
 )  # fmt: skip
-"""What the communication of a layer depends on."""
+"""What the activations that a layer sends depend on."""
+SHARDS = (
+    "tp", "pp", "cp", "ep", "expert_tp", "dp_shard", "dp_replicate", "rank_order", "sharding", "gradient_sync",
+)  # fmt: skip
+"""What the weights and gradients that ranks send depend on."""
+ONCE = (*SHARDS, "offload", *STAGES)
+"""What happens once per step depends on."""
 
 
 def distinct_plans(plans: Plan, names: tuple[str, ...], *others: Number) -> Distinct:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from planner.estimate.factor import WIRE, distinct_plans
+from planner.estimate.factor import SHARDS, WIRE, distinct_plans
 from planner.estimate.messages import head_message, layer_messages, stage_gather, stage_message
 from planner.estimate.setting import Setting
 from planner.estimate.synchronisation import reduces_once
@@ -43,26 +43,34 @@ class LayerCommunication:
 
 def layer_communication(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> LayerCommunication:
     """Communication of every kind of layer under plan columns, each distinct placement and size evaluated once."""
-    placed = distinct_plans(plans, WIRE)
-    some_plans, some_links = placed.of(plans), links[placed.first]
-    kinds = [_one_kind(setting, layer, some_plans, some_links) for layer, _ in setting.model.layer_kinds]
-    times = {field.name: placed.stack(kinds, field.name) for field in fields(LayerCommunication)}
+    times: dict[str, Seconds] = {}
+    for columns, one_kind in ((WIRE, _of_activations), (SHARDS, _of_weights)):
+        placed = distinct_plans(plans, columns)
+        some_plans, some_links = placed.of(plans), links[placed.first]
+        kinds = [one_kind(setting, layer, some_plans, some_links) for layer, _ in setting.model.layer_kinds]
+        times |= {name: placed.stacked([kind[name] for kind in kinds]) for name in kinds[0]}
     return LayerCommunication(**(times | {name: times[name][0] for name in ("head", "send")}))
 
 
-def _one_kind(setting: Setting, layer: Layer, plans: Plan, links: Links) -> LayerCommunication:
+def _of_activations(setting: Setting, layer: Layer, plans: Plan, links: Links) -> dict[str, Seconds]:
     network, sent = setting.network, layer_messages(setting, layer, plans)
     regather = network.time((sent.gather_inputs,), links)
-    return LayerCommunication(
-        tp=regather + network.time((sent.scatter_outputs, sent.reduce_outputs), links),
-        regather=regather,
-        ring=network.time((sent.ring,), links),
-        ulysses=network.time(sent.exchange, links),
-        key_gather=network.time((sent.key_gather,), links),
-        key_scatter=network.time((sent.key_scatter,), links),
-        ep=network.time(sent.experts, links),
-        gather=network.time(sent.weights, links),
-        reduce=np.where(reduces_once(plans), 0.0, network.time(sent.gradients, links)),
-        head=network.time((head_message(setting, plans),), links),
-        send=network.time((stage_message(setting, plans), stage_gather(setting, plans)), links),
-    )
+    return {
+        "tp": regather + network.time((sent.scatter_outputs, sent.reduce_outputs), links),
+        "regather": regather,
+        "ring": network.time((sent.ring,), links),
+        "ulysses": network.time(sent.exchange, links),
+        "key_gather": network.time((sent.key_gather,), links),
+        "key_scatter": network.time((sent.key_scatter,), links),
+        "ep": network.time(sent.experts, links),
+        "head": network.time((head_message(setting, plans),), links),
+        "send": network.time((stage_message(setting, plans), stage_gather(setting, plans)), links),
+    }
+
+
+def _of_weights(setting: Setting, layer: Layer, plans: Plan, links: Links) -> dict[str, Seconds]:
+    network, sent = setting.network, layer_messages(setting, layer, plans)
+    return {
+        "gather": network.time(sent.weights, links),
+        "reduce": np.where(reduces_once(plans), 0.0, network.time(sent.gradients, links)),
+    }

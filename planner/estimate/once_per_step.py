@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.cost.optimizers import host_step_time, offload_time, optimizer_step_time, relative_traffic
 from planner.estimate.activations import element_bytes
-from planner.estimate.factor import STAGES, WIRE, distinct_plans
+from planner.estimate.factor import ONCE, distinct_plans
 from planner.estimate.messages import gathered_weight_bytes, gradient_messages, root_messages, weight_messages
 from planner.estimate.parameters import TrainedParameters, trained_parameters
 from planner.estimate.setting import Setting
@@ -50,7 +50,7 @@ class OncePerStep:
 
 def once_per_step(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> OncePerStep:
     """Times under plan columns, each distinct placement and layer split evaluated once."""
-    apart = distinct_plans(plans, (*WIRE, *STAGES, "offload"))
+    apart = distinct_plans(plans, ONCE)
     some, wired = apart.of(plans), links[apart.first]
     each = once_per_step_by_rank(setting, some, wired, stages(setting.model, some))
     most = {name: apart.spread(getattr(each, name).max(axis=0)) for name in OF_THE_FULLEST}
@@ -64,6 +64,12 @@ def once_per_step_by_rank(setting: Setting, plans: Plan, links: Links, stage: St
     device, host, streamed = _optimizer(setting, plans, trained)
     root_gather, root_reduce = _root(setting, plans, links, trained)
     return OncePerStep(reduce, gather, device, host, streamed, root_gather + root_reduce, root_gather)
+
+
+def root_time(setting: Setting, plans: Plan, links: Links, stage: Stages) -> Seconds:
+    """What is gathered and reduced of embedding and head with every micro-batch: `root` by rank, nothing else."""
+    gather, reduce = _root(setting, plans, links, trained_parameters(setting.model, plans, setting.workload, stage))
+    return gather + reduce
 
 
 def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:

@@ -17,13 +17,14 @@ from planner.estimate.memory import memory_use
 from planner.estimate.records import StepTime
 from planner.estimate.step_time import step_time
 from planner.quantities import Column, Seconds
+from planner.rows import concatenate
 from planner.search.advice import Case, nothing_fits
 from planner.search.enumerate import Candidates, enumerate_plans
 from planner.search.fitting import fitting
 from planner.search.rank import CHUNK, Scored
 from planner.search.sorting import first_rows
 from planner.spec.cluster import Cluster
-from planner.spec.plan import Offload, Plan
+from planner.spec.plan import Offload, Plan, Recompute
 from planner.spec.profile import Profile
 from planner.topology.group_links import placed_links
 
@@ -71,36 +72,67 @@ class Feasible:
 
     def fastest(self, count: int, cluster: Cluster, profile: Profile) -> Scored:
         """The `count` fastest plans, as `search` ranks them; the cluster may differ from the case's in its network."""
-        seconds, floor = np.full((2, len(self.rows)), np.inf)
+        timed = _Timed(self, cluster, profile, count)
         leads = np.unique(self.lead)
-        seconds[leads], floor[leads] = self._seconds(leads, cluster, profile)
-        twins = np.flatnonzero(self.lead != np.arange(len(self.rows)))
-        twins = twins[np.argsort(floor[self.lead[twins]], kind="stable")]
+        floor = np.full(len(self.rows), np.inf)
+        floor[leads] = timed.add(leads)
+        floor = floor[self.lead]
+        twins = np.flatnonzero(floor <= timed.last)
+        twins = twins[twins != self.lead[twins]]
+        twins = twins[np.argsort(floor[twins], kind="stable")]
         while len(twins):
-            last = np.partition(seconds, count - 1)[count - 1] if len(seconds) > count else np.inf
-            part = twins[:BATCH][floor[self.lead[twins[:BATCH]]] <= last * (1 + ROUNDING)]
-            seconds[part], _ = self._seconds(part, cluster, profile)
+            part = twins[:BATCH][floor[twins[:BATCH]] <= timed.last]
+            timed.add(part)
             twins = twins[BATCH:] if len(part) == BATCH else part[:0]
-        timed = np.flatnonzero(np.isfinite(seconds))
-        plans = self.candidates.plans[self.rows[timed]]
-        first = timed[first_rows(plans, (seconds[timed], self.peak[timed]), count)]
-        found, case = self.candidates.rows(self.rows[first]), self.case
-        memory = memory_use(case.model, found, case.workload, case.stack)
-        return Scored(found, self._time(found, cluster, profile), memory)
+        return timed.first()
 
-    def _seconds(self, which: Column, cluster: Cluster, profile: Profile) -> tuple[Seconds, Seconds]:
-        """Step time of some of the rows, and what none of their twins can take less than."""
-        totals, floors = [np.zeros(0)], [np.zeros(0)]
+
+class _Timed:
+    """Those of the plans that were timed so far on one network, by index of the feasible rows.
+
+    `last` is the time of the last of the `count` fastest (infinite where there are not so many), and rounding.
+    """
+
+    def __init__(self, feasible: Feasible, cluster: Cluster, profile: Profile, count: int) -> None:
+        self.feasible, self.cluster, self.profile = feasible, cluster, profile
+        self.seconds = np.full(len(feasible.rows), np.inf)
+        self.fastest = np.full(count, np.inf)
+        self.parts: list[StepTime] = []
+        self.part_of, self.place = np.zeros((2, len(feasible.rows)), dtype=np.int32)
+
+    @property
+    def last(self) -> float:
+        return float(self.fastest.max()) * (1 + ROUNDING)
+
+    def add(self, which: Column) -> Seconds:
+        """Time some; gives what none of the twins of each can take less than."""
+        floors = [np.zeros(0)]
         for start in range(0, len(which), CHUNK):
-            plans = self.candidates.rows(self.rows[which[start : start + CHUNK]])
-            time = self._time(plans, cluster, profile)
-            totals.append(np.asarray(time.total))
-            floors.append(totals[-1] - time.bubble - time.pp_exposed)
-        return np.concatenate(totals), np.concatenate(floors)
+            rows = which[start : start + CHUNK]
+            time = self._time(rows)
+            self.seconds[rows] = time.total
+            some = np.concatenate([self.fastest, self.seconds[rows]])
+            self.fastest = np.partition(some, len(self.fastest) - 1)[: len(self.fastest)]
+            floors.append(self.seconds[rows] - time.bubble - time.pp_exposed)
+            self.part_of[rows], self.place[rows] = len(self.parts), np.arange(len(rows))
+            self.parts.append(time)
+        return np.concatenate(floors)
 
-    def _time(self, plans: Plan, cluster: Cluster, profile: Profile) -> StepTime:
-        case, links = self.case, placed_links(plans, cluster)
-        return step_time(case.model, plans, case.workload, cluster, links, profile=profile, stack=case.stack)
+    def first(self) -> Scored:
+        """The fastest with their estimates."""
+        case, candidates, rows = self.feasible.case, self.feasible.candidates, self.feasible.rows
+        timed = np.flatnonzero(self.seconds <= self.fastest.max())
+        keys = self.seconds[timed], self.feasible.peak[timed]
+        best = timed[first_rows(candidates.plans[rows[timed]], keys, len(self.fastest))]
+        found = candidates.rows(rows[best])
+        times = [self.parts[part][[place]] for part, place in zip(self.part_of[best], self.place[best], strict=True)]
+        return Scored(found, concatenate(times), memory_use(case.model, found, case.workload, case.stack))
+
+    def _time(self, which: Column) -> StepTime:
+        case = self.feasible.case
+        plans = self.feasible.candidates.rows(self.feasible.rows[which])
+        links, inputs = placed_links(plans, self.cluster), (case.workload, self.cluster)
+        return step_time(case.model, plans, *inputs, links, profile=self.profile, stack=case.stack)
 
 
 def _leads(plans: Plan, *, alike: bool) -> Column:
@@ -110,7 +142,7 @@ def _leads(plans: Plan, *, alike: bool) -> Column:
         return own
     free = ("recompute", *(SCHEDULE if alike else ()))
     twins = distinct([np.asarray(getattr(plans, each.name)) for each in fields(plans) if each.name not in free])
-    order = np.lexsort((np.asarray(plans.recompute), twins.index))
+    order = np.argsort(twins.index * len(Recompute) + plans.recompute, kind="stable")
     first = np.ones(len(plans), dtype=bool)
     first[1:] = twins.index[order[1:]] != twins.index[order[:-1]]
     return own[order[first]][twins.index]

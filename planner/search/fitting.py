@@ -33,6 +33,8 @@ ITEM_WORDS = {
 }
 DEVICE_MEMORY = "memory: mostly "
 HOST_MEMORY = "host memory: what is offloaded"
+CHUNK = 32768
+"""Plans whose memory is estimated at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +56,18 @@ def fitting(
     estimate: MemoryEstimate,
 ) -> Fitting:
     """Memory of every candidate against 95 % of what the smallest accelerator can use, and against the hosts'."""
-    peaks, fits = np.zeros(len(candidates)), np.zeros(len(candidates), dtype=bool)
+    first = _first_of_run(candidates)
+    count = np.diff(first, append=len(candidates))
+    peaks, fits = np.zeros(len(first)), np.zeros(len(first), dtype=bool)
     rejected: Counter[str] = Counter()
-    done = 0
-    for plans in candidates.chunks():
-        first = _first_of_run(plans, candidates)
-        use = estimate(model, plans[first], workload, stack)
-        peak, on_device, on_host = np.asarray(use.peak), device_fits(use, cluster), host_fits(use, cluster)
-        run = np.cumsum(first) - 1
-        rows = slice(done, done + len(plans))
-        peaks[rows], fits[rows] = peak[run], (on_device & on_host)[run]
-        count = np.bincount(run)
-        rejected.update(_dominant(use, count * ~on_device))
-        rejected[HOST_MEMORY] += int((count * (on_device & ~on_host)).sum())
-        done += len(plans)
-    return Fitting(peaks, fits, +rejected)
+    for start in range(0, len(first), CHUNK):
+        part = slice(start, start + CHUNK)
+        use = estimate(model, candidates.rows(first[part]), workload, stack)
+        on_device, on_host = device_fits(use, cluster), host_fits(use, cluster)
+        peaks[part], fits[part] = use.peak, on_device & on_host
+        rejected.update(_dominant(use, count[part] * ~on_device))
+        rejected[HOST_MEMORY] += int((count[part] * (on_device & ~on_host)).sum())
+    return Fitting(np.repeat(peaks, count), np.repeat(fits, count), +rejected)
 
 
 def memory_limit(cluster: Cluster) -> Bytes:
@@ -87,11 +86,11 @@ def host_fits(use: MemoryUse, cluster: Cluster) -> Column:
     return np.broadcast_to(np.asarray(use.host) <= min(spare, default=np.inf), np.shape(use.peak))
 
 
-def _first_of_run(plans: Plan, candidates: Candidates) -> Column:
-    """The first of each run of plans that differ in rank order alone, which memory does not depend on."""
-    first = np.asarray(plans.rank_order == candidates.lowest_order)
-    first[0] = True
-    return first
+def _first_of_run(candidates: Candidates) -> Column:
+    """Where each run of plans begins that differ in rank order alone, which memory does not depend on."""
+    first = np.asarray(candidates.plans.rank_order == candidates.lowest_order)
+    first[:1] = True
+    return np.flatnonzero(first)
 
 
 def _dominant(use: MemoryUse, count: Column) -> dict[str, int]:

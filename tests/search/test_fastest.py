@@ -6,7 +6,7 @@ import pytest
 from planner.answer.choices import Choices
 from planner.answer.question import ask
 from planner.answer.recommend import feasible_plans
-from planner.search.fastest import ROUNDING, Feasible
+from planner.search.fastest import ROUNDING, _Timed
 from planner.search.rank import search
 
 CASES = [
@@ -59,10 +59,8 @@ def test_most_twins_of_a_plan_are_never_timed(monkeypatch):
     question = ask("llama-3.2-1b", "4xdgx-h100", Choices())
     feasible = feasible_plans(question)
     timed = []
-    seconds = Feasible._seconds
-    monkeypatch.setattr(
-        Feasible, "_seconds", lambda self, which, *rest: timed.append(which) or seconds(self, which, *rest)
-    )
+    add = _Timed.add
+    monkeypatch.setattr(_Timed, "add", lambda self, which: timed.append(which) or add(self, which))
     feasible.fastest(10, question.cluster, question.profile)
     assert len(np.concatenate(timed)) < 0.3 * len(feasible.rows)
     assert len(np.unique(np.concatenate(timed))) == len(np.concatenate(timed))
@@ -73,5 +71,6 @@ def test_most_twins_of_a_plan_are_never_timed(monkeypatch):
 def test_no_plan_takes_less_than_the_floor_of_its_twin(model, network):
     question = ask(model, "3xdgx-a100", Choices(network=network))
     feasible = feasible_plans(question)
-    seconds, floor = feasible._seconds(np.arange(len(feasible.rows)), question.cluster, question.profile)
-    assert (floor[feasible.lead] <= seconds * (1 + ROUNDING)).all()
+    timed = _Timed(feasible, question.cluster, question.profile, 1)
+    floor = timed.add(np.arange(len(feasible.rows)))
+    assert (floor[feasible.lead] <= timed.seconds * (1 + ROUNDING)).all()
