@@ -35,7 +35,7 @@ RANGES = {
 COST = {module.name for module in pkgutil.iter_modules(planner.cost.__path__, "planner.cost.")}
 ECONOMICS = {
     f"planner.economics.{name}"
-    for name in ("batch_scaling", "checkpoints", "energy", "failures", "feeding", "ownership")
+    for name in ("batch_scaling", "checkpoints", "energy", "failures", "feeding", "ownership", "resharding")
 }
 
 
