@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from planner.answer.mixed.answer import mixed as mixed
     from planner.answer.plan_files import read_plan as read_plan
     from planner.answer.plan_files import write_plan as write_plan
+    from planner.answer.pool.answer import pool as pool
+    from planner.answer.pool.trial import PoolChoices as PoolChoices
     from planner.answer.question import Question as Question
     from planner.answer.question import ask as ask
     from planner.answer.recommend import recommend as recommend
@@ -71,6 +73,8 @@ _MODULES = {
     "recommend": "planner.answer.recommend",
     "Recommendation": "planner.answer.recommendation",
     "mixed": "planner.answer.mixed.answer",
+    "pool": "planner.answer.pool.answer",
+    "PoolChoices": "planner.answer.pool.trial",
     "fits": "planner.answer.fits",
     "explanation": "planner.answer.explanation",
     "link_traffic": "planner.answer.link_traffic",

@@ -31,6 +31,7 @@ COMMANDS = {
     "diagnose": "Say why a run is slow, out of memory or stuck, and what to change.",
     "validate": "Score predictions of collectives against a table of measured ones.",
     "budget": "Say what a whole run takes: days, money, energy, checkpoints under failures, rent or buy.",
+    "pool": "Divide GPUs among several jobs: fixed nodes, shared nodes, or a pool over a fabric.",
     "feed": "Say what storage, loaders and host have to keep up with, and what launches and the batch do.",
     "show": "Print what the planner read from a model, accelerator, node type, network or stack.",
     "ls": "List the catalogue: models, GPUs, nodes, networks, stacks.",

@@ -53,7 +53,7 @@ def soonest_done(times: Sequence[Mapping[int, Seconds]], units: int) -> tuple[in
     if not times:
         return ()
     ends = sorted({time for options in times for time in options.values()})
-    if _needed(times, ends[-1]) > units:
+    if not ends or _needed(times, ends[-1]) > units:
         return None
     low, high = 0, len(ends) - 1
     while low < high:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
+from typing import Any
 
-from planner.economics.allocation import most_valuable, soonest_done
+from planner.economics.allocation import Counts, most_valuable, soonest_done
+from planner.economics.packing import Nodes, Solve, packed
 from planner.quantities import Scalar, Seconds
 
 LATE = 1e6
@@ -91,7 +93,7 @@ class Timeline:
     @property
     def idle_share(self) -> Scalar:
         """Share of the pool that nobody holds until the last job is done."""
-        return 1 - self.held / (self.accelerators * self.makespan)
+        return max(0.0, 1 - self.held / (self.accelerators * self.makespan))
 
     @property
     def resizes(self) -> int:
@@ -106,23 +108,34 @@ def reserved(jobs: Sequence[PoolJob], accelerators: int, counts: Sequence[int]) 
     return Timeline(tuple(jobs), accelerators, tuple(spans), tuple(ends))
 
 
-def reserved_counts(jobs: Sequence[PoolJob], accelerators: int) -> tuple[int, ...] | None:
+def reserved_counts(jobs: Sequence[PoolJob], accelerators: int, nodes: Nodes | None = None) -> tuple[int, ...] | None:
     """The division with which the last of the jobs, each on its own from its arrival on, is done soonest.
 
-    Deadlines come first. Exact; None where there are not enough accelerators for all.
+    Deadlines come first. Exact where `nodes` are not to hold the parts; None where there are not enough accelerators.
     """
     times = [{n: _weighed(job, job.arrival + job.work / speed) for n, speed in job.speeds.items()} for job in jobs]
-    return soonest_done(times, accelerators)
+    if nodes is None:
+        return soonest_done(times, accelerators)
+    return packed(soonest_done, times, accelerators, nodes=nodes, kept=(), cost=lambda counts: _last(times, counts))
 
 
-def played(jobs: Sequence[PoolJob], accelerators: int, rule: Rule, *, resize: bool) -> Timeline:
+def played(
+    jobs: Sequence[PoolJob], accelerators: int, rule: Rule, *, resize: bool, nodes: Nodes | None = None
+) -> Timeline:
     """Jobs that come, share the pool and go: whenever one does, accelerators are divided anew by the rule, exactly.
 
     Without `resize` running jobs keep what they have, and only what is free is divided among those that wait. With it a
     running job changes its number where that, its pause included, ends the jobs at hand sooner than keeping.
-    Every job has to fit the pool alone.
+    Every job has to fit the pool alone. With `nodes` only numbers are given that these hold side by side, jobs being
+    moved together where that makes room.
     """
-    return _Pool(tuple(jobs), accelerators, rule, resize).played()
+    return _Pool(tuple(jobs), accelerators, rule, resize, nodes).played()
+
+
+def _last(times: Sequence[Mapping[int, Seconds]], counts: Sequence[int]) -> tuple[Seconds, Seconds]:
+    """The longest time of a division, and the sum of all."""
+    each = [options[n] for options, n in zip(times, counts, strict=True)]
+    return max(each, default=0.0), sum(each)
 
 
 def _weighed(job: PoolJob, end: Seconds) -> Seconds:
@@ -130,11 +143,18 @@ def _weighed(job: PoolJob, end: Seconds) -> Seconds:
     return end if end <= job.deadline * (1 + DONE) else LATE * end
 
 
+def _sum(values: Sequence[Counts], counts: Sequence[int]) -> Scalar:
+    """What a division is worth."""
+    return sum(options[n] for options, n in zip(values, counts, strict=True) if n)
+
+
 class _Pool:
     """The jobs as they are played: what is left of each, what it has since when, and from when on it computes."""
 
-    def __init__(self, jobs: tuple[PoolJob, ...], accelerators: int, rule: Rule, resize: bool) -> None:
-        self.jobs, self.accelerators, self.rule, self.resize = jobs, accelerators, rule, resize
+    def __init__(
+        self, jobs: tuple[PoolJob, ...], accelerators: int, rule: Rule, resize: bool, nodes: Nodes | None
+    ) -> None:
+        self.jobs, self.accelerators, self.rule, self.resize, self.nodes = jobs, accelerators, rule, resize, nodes
         self.now = min(job.arrival for job in jobs)
         self.left = [job.work for job in jobs]
         self.count, self.since, self.resumes = [0] * len(jobs), [0.0] * len(jobs), [0.0] * len(jobs)
@@ -166,25 +186,36 @@ class _Pool:
         """Give every active job its accelerators for the time from now on."""
         kept = {i: self.count[i] for i in active if self.count[i]}
         waiting = [i for i in active if i not in kept]
-        chosen = kept | self._by_rule(waiting, self.accelerators - sum(kept.values()))
+        chosen = kept | self._by_rule(waiting, self.accelerators - sum(kept.values()), tuple(kept.values()))
         if self.resize and kept:
-            anew = self._by_rule(active, self.accelerators)
+            anew = self._by_rule(active, self.accelerators, ())
             chosen = min((chosen, anew), key=lambda counts: self._outlook(active, counts))
         for i in active:
             self._take(i, chosen.get(i, 0), self.now)
 
-    def _by_rule(self, some: list[int], units: int) -> dict[int, int]:
+    def _by_rule(self, some: list[int], units: int, kept: Sequence[int]) -> dict[int, int]:
         """The division of so many accelerators among some jobs; those that get none are left out."""
         if self.rule == Rule.SHORTEST_FIRST:
-            return {i: n for i, n in zip(some, most_valuable(self._worth(some), units), strict=True) if n}
+            worth = self._worth(some)
+            counts = self._solved(most_valuable, worth, units, kept, lambda chosen: -_sum(worth, chosen)) or ()
+            return {i: n for i, n in zip(some, counts, strict=False) if n}
         times = {i: {n: self._ahead(i, n) for n in self.jobs[i].speeds} for i in some}
         admitted = list(some)
         while admitted:
-            counts = soonest_done([times[i] for i in admitted], units)
-            if counts is not None:
-                return dict(zip(admitted, counts, strict=True))
+            options = [times[i] for i in admitted]
+            found = self._solved(soonest_done, options, units, kept, lambda chosen, each=options: _last(each, chosen))
+            if found is not None:
+                return dict(zip(admitted, found, strict=True))
             admitted.remove(min(admitted, key=lambda i: (self.jobs[i].priority, -self.jobs[i].arrival, -i)))
         return {}
+
+    def _solved(
+        self, solve: Solve, options: Sequence[Counts], units: int, kept: Sequence[int], cost: Callable[..., Any]
+    ) -> tuple[int, ...] | None:
+        """The best division, of those that the nodes hold if there are nodes."""
+        if self.nodes is None:
+            return solve(options, units)
+        return packed(solve, options, units, nodes=self.nodes, kept=kept, cost=cost)
 
     def _worth(self, some: list[int]) -> list[dict[int, Scalar]]:
         """Jobs done per time by each number of accelerators; a deadline that it meets is worth more than all others."""

@@ -46,6 +46,10 @@ FROZEN = {
         *("MODEL", "CLUSTER", *QUESTION, "--storage-gb-per-s", "--sample-bytes", "--samples-per-s-per-worker"),
         *("--from-batch", "--learning-rate"),
     ],
+    "pool": [
+        *("JOBS", "CLUSTER", "--fabric", "--network", "--objective", "--restart-seconds", "--usd-per-gpu-hour"),
+        *("--quiet", "--json"),
+    ],
     "show": ["NAME", "--json"],
     "ls": ["KIND", "--json"],
     "topo show": [

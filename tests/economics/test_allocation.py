@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.economics.allocation import most_valuable, soonest_done
+from planner.economics.packing import Nodes, packed
 from planner.economics.pool_timeline import PoolJob, Rule, played, reserved, reserved_counts
 from planner.economics.resharding import remote_bandwidth, resharding_time
 
@@ -156,3 +157,56 @@ def test_resharding_by_hand():
 def test_latency_halves_the_bandwidth_of_blocks_that_take_as_long():
     assert remote_bandwidth(25e9, 4e-5, 1e6) == pytest.approx(12.5e9)
     assert remote_bandwidth(25e9, 0.0, 1e6) == pytest.approx(25e9)
+
+
+def holds(counts, size, number):
+    """Whether every part finds room in some node, by trying all."""
+    whole = sum(count // size for count in counts)
+    parts = [count for count in counts if count < size]
+
+    def place(parts, left):
+        if not parts:
+            return True
+        return any(
+            place(parts[1:], [free - parts[0] * (i == j) for j, free in enumerate(left)])
+            for i, free in enumerate(left)
+            if free >= parts[0]
+        )
+
+    return whole <= number and place(parts, [size] * (number - whole))
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts=st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 16]), max_size=5))
+def test_parts_of_nodes_that_are_packed_have_room(counts):
+    nodes = Nodes(size=8, number=3)
+    if nodes.hold(counts):
+        assert holds(counts, 8, 3)
+    if all(nodes.always(count) for count in counts) and sum(counts) <= 24:
+        assert nodes.hold(counts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(options=st.lists(OPTIONS, min_size=1, max_size=4))
+def test_divisions_of_nodes_have_room_and_are_near_the_best(options):
+    """Against every division that two nodes of four hold; the bound is that of numbers that always pack."""
+    nodes = Nodes(size=4, number=2)
+    options = [{n: value for n, value in each.items() if n <= 4} for each in options]
+
+    def worth(counts):
+        return sum(each[n] for each, n in zip(options, counts, strict=True) if n)
+
+    found = packed(most_valuable, options, 8, nodes=nodes, kept=(), cost=lambda counts: -worth(counts))
+    assert holds([n for n in found if n], 4, 2)
+    possible = [counts for counts in every(options, 8, none=True) if holds([n for n in counts if n], 4, 2)]
+    safe = [counts for counts in possible if all(nodes.always(n) for n in counts if n)]
+    assert max(map(worth, safe)) - 1e-9 <= worth(found) <= max(map(worth, possible)) + 1e-9
+
+
+def test_threes_leave_gaps_in_nodes_but_none_in_a_pool():
+    """Five jobs that want three of sixteen: two nodes of eight hold four of them at once, a pool all five."""
+    jobs = [job(str(i), 30, {3: 3.0}) for i in range(5)]
+    on_nodes = played(jobs, 16, Rule.TOGETHER, resize=False, nodes=Nodes(8, 2))
+    in_pool = played(jobs, 16, Rule.TOGETHER, resize=False)
+    assert on_nodes.makespan == pytest.approx(20.0)
+    assert in_pool.makespan == pytest.approx(10.0)
