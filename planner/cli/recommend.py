@@ -35,7 +35,7 @@ def recommend(
     MODEL is a catalogue name, a config.json or a folder that holds one. CLUSTER is NODESxNODE (2xdgx-h100), GPUSxGPU
     (2xrtx-4090) or a cluster TOML.
     """
-    from planner.answer.mixed.answer import mixed
+    from planner.answer.mixed.answer import leads, mixed
     from planner.answer.mixed.parts import is_mixed
     from planner.answer.recommend import answer
     from planner.answer.recommendation import refusal
@@ -56,7 +56,7 @@ def recommend(
     remarks = [] if emit is None else _write(recommendation.best, asked["target"], emit, force=force)
     for remark in remarks if not quiet else ():
         note(remark)
-    uneven = mixed(question, recommendation.best) if is_mixed(question.cluster) else None
+    uneven = mixed(question, recommendation.best) if leads(question) else None
     if as_json:
         return print_json(recommendation.as_dict() | ({"mixed": uneven.as_dict()} if uneven else {}))
     if uneven:

@@ -66,6 +66,8 @@ def test_recommend_begins_with_the_answer_on_unequal_nodes(planner, unequal):
     assert "all nodes at one pace" in whole.stdout
     data = json.loads(planner("recommend", "llama-3.2-1b", unequal, *JOB, "-q", "--json").stdout)
     assert data["mixed"]["answer"] == first
+    targeted = planner("recommend", "llama-3.2-1b", unequal, *JOB, "-q", "--target", "accelerate").stdout
+    assert targeted.startswith("Train llama-3.2-1b on unequal (16 GPUs) with ")
     plain = json.loads(planner("recommend", "llama-3.2-1b", "1xdgx-h100", *JOB, "-q", "--json").stdout)
     assert "mixed" not in plain
 
@@ -76,6 +78,7 @@ def test_recommend_begins_with_the_answer_on_unequal_nodes(planner, unequal):
         (("llama-3.2-1b", "2xdgx-h100"), 2, "all nodes of 2xdgx-h100 are alike"),
         (("llama-3.1-405b", "UNEQUAL"), 3, "none of"),
         (("llama-3.2-1b", "UNEQUAL", "--precision", "fp8"), 2, "no fp8 matrix peak"),
+        (("llama-3.2-1b", "UNEQUAL", "--objective", "memory"), 2, "compared by throughput or usd"),
         (("llama-3.2-1b", "nowhere.toml"), 4, "nowhere.toml"),
     ],
 )

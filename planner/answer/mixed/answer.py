@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from planner.answer.mixed.parts import arranged, is_mixed, only, parts_of
-from planner.answer.mixed.ways import ALONE, BATCHES, LAYERS, ONE_PACE, Way, alone, subsets, ways_of
+from planner.answer.mixed.ways import ALONE, BATCHES, LAYERS, ONE_PACE, REPLICAS, STAGES, Way, alone, subsets, ways_of
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommend import best_plan
@@ -124,7 +125,8 @@ class MixedAnswer:
     def _against(self) -> str:
         """How much faster it is than one pace and than the best part alone."""
         alone_best = self.best_of(ALONE)
-        others = [("one pace for all", self.even), (alone_best.name if alone_best else "", alone_best)]
+        even = "the first plan of recommend" if self.best.kind in (REPLICAS, STAGES) else "one pace for all"
+        others = [(even, self.even), (alone_best.name if alone_best else "", alone_best)]
         words = [
             f"{other.step_time / self.best.step_time:.2f} times as fast as {name}"
             for name, other in others
@@ -150,6 +152,8 @@ def mixed(question: Question, even: RankedPlan | None = None) -> MixedAnswer:
     """
     if not is_mixed(question.cluster):
         raise SpecError(f"all nodes of {question.cluster.name} are alike: planner recommend has the answer")
+    if question.objective == "memory":
+        raise SpecError("ways to use unequal nodes are compared by throughput or usd", where="--objective")
     asked = arranged(question)
     parts, refused = parts_of(asked), None
     if even is None:
@@ -166,7 +170,14 @@ def mixed(question: Question, even: RankedPlan | None = None) -> MixedAnswer:
         found += _ways_on(only(asked, chosen))
     if not found:
         raise refused or NoFeasiblePlan(f"nothing fits {asked.cluster.name} in any way")
+    if asked.objective == "usd" and not any(way.price for way in found):
+        raise SpecError("no price of these nodes is known", where="--usd-per-gpu-hour")
     return MixedAnswer(asked, tuple(sorted(found, key=_key(asked.objective))), tuple(missing))
+
+
+def leads(question: Question) -> bool:
+    """Whether the answer comes first in `recommend`: nodes are unequal, and no target has to express the plan."""
+    return is_mixed(question.cluster) and question.objective != "memory" and question.choices.target is None
 
 
 def _ways_on(question: Question) -> list[Way]:
@@ -180,7 +191,7 @@ def _ways_on(question: Question) -> list[Way]:
 def _key(objective: str) -> Any:
     if objective != "usd":
         return lambda way: way.step_time
-    return lambda way: (way.usd_per_million_tokens or (float("inf"),))[-1]
+    return lambda way: (way.usd_per_million_tokens or (inf,))[-1]
 
 
 def _faster(way: Way, together: Way) -> str:

@@ -89,6 +89,8 @@ class Way:
         names = " + ".join(share.part.name for share in self.shares)
         if self.kind == ALONE:
             return f"{names} alone"
+        if self.kind == ONE_PACE and len({share.part.pools[0].node.accelerator.name for share in self.shares}) == 1:
+            return f"any layout on {names}"
         return f"{self.kind} {names}" if self.kind in (REPLICAS, STAGES) else f"{self.kind} on {names}"
 
     @property
@@ -155,11 +157,14 @@ def ways_of(question: Question, even: RankedPlan | None) -> Iterator[Way]:
     parts = parts_of(question)
     if even is not None:
         yield one_pace(question, parts, even)
-    plan = even.plan if even else None
+    plan, found = even.plan if even else None, list[Way]()
     with suppress(NoFeasiblePlan):
-        yield _by_batches(question, parts, uneven_replicas(question, parts, plan))
+        found.append(_by_batches(question, parts, uneven_replicas(question, parts, plan)))
     with suppress(NoFeasiblePlan):
-        yield _by_layers(question, uneven_stages(question, plan))
+        found.append(_by_layers(question, uneven_stages(question, plan)))
+    for way in found:
+        if plan is None or way.kind in (BATCHES, LAYERS) or way.plan.as_dict() != plan.as_dict():
+            yield way
 
 
 def one_pace(question: Question, parts: Sequence[Part], even: RankedPlan) -> Way:
