@@ -56,7 +56,7 @@ def _way(found: PoolAnswer, way: PoolWay) -> list[str]:
         three_digits(line.makespan / HOUR),
         three_digits(line.mean_turnaround / HOUR),
         f"{line.late}" if any(each.timeline.late for each in found.ways) else "",
-        f"{line.idle_share:.0%}",
+        f"{way.idle_share:.0%}",
         f"{line.resizes}",
         three_digits(way.useful / 1e15),
         f"{way.share_of_peak:.0%}",

@@ -8,7 +8,19 @@ from math import inf
 from typing import Any
 
 from planner.answer.mixed.parts import arranged, is_mixed, only, parts_of
-from planner.answer.mixed.ways import ALONE, BATCHES, LAYERS, ONE_PACE, REPLICAS, STAGES, Way, alone, subsets, ways_of
+from planner.answer.mixed.ways import (
+    ALONE,
+    BATCHES,
+    LAYERS,
+    NOTHING,
+    ONE_PACE,
+    REPLICAS,
+    STAGES,
+    Way,
+    alone,
+    subsets,
+    ways_of,
+)
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommend import best_plan
@@ -183,7 +195,7 @@ def leads(question: Question) -> bool:
 def _ways_on(question: Question) -> list[Way]:
     """The ways to use some of the parts."""
     even = None
-    with suppress(NoFeasiblePlan):
+    with suppress(*NOTHING):
         even = best_plan(question)
     return list(ways_of(question, even))
 

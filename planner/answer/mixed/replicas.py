@@ -21,6 +21,7 @@ from planner.search.advice import Case
 from planner.search.enumerate import Bounds
 from planner.search.fastest import Feasible
 from planner.search.fitting import host_fits
+from planner.search.fix import allowed
 from planner.search.rank import CHUNK
 from planner.search.refine import refined
 from planner.search.uneven import Share, deal, longest
@@ -191,7 +192,8 @@ class _Dealing:
         """Micro-batches of one size, with each size that divides the batch; nothing where numbers may not differ."""
         replicas, short = self._replicas(plan), self.question.stack.short_pipelines
         least = 1 if short or plan.schedule != Schedule.ONE_F_ONE_B else int(plan.pp)
-        for size in divisors(self.batch).tolist() if numbers_may_differ(plan.columns())[0] else ():
+        free = "num_microbatches" not in self.question.fix and numbers_may_differ(plan.columns())[0]
+        for size in self._divisors("micro_batch_size") if free else ():
             units = self.batch // size
             if size <= self._largest(plan) and units >= least * sum(replicas):
                 far = MANY_TIMES * -(-units // sum(replicas))
@@ -201,13 +203,18 @@ class _Dealing:
     def _by_size(self, plan: Plan) -> Iterator[_Way]:
         """As many micro-batches for every replica, with each number that divides the batch."""
         replicas, largest, short = self._replicas(plan), self._largest(plan), self.question.stack.short_pipelines
-        for number in divisors(self.batch).tolist():
+        for number in self._divisors("num_microbatches") if "micro_batch_size" not in self.question.fix else ():
             units = self.batch // number
             rounds = plan.schedule != Schedule.INTERLEAVED or number % plan.pp == 0
             filled = short or plan.schedule != Schedule.ONE_F_ONE_B or number >= plan.pp
             if rounds and filled and sum(replicas) <= units <= largest * sum(replicas):
                 most = (largest,) * len(replicas)
                 yield _Way(replace(plan, num_microbatches=number), "micro_batch_size", units, 1, most)
+
+    def _divisors(self, field: str) -> list[int]:
+        """Divisors of the batch that the user allows for a field."""
+        every = divisors(self.batch)
+        return [int(each) for each in every[allowed(self.question.fix, field, every)]]
 
     def _largest(self, plan: Plan) -> int:
         """The largest micro-batch within the bounds of the search."""

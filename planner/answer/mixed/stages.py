@@ -68,6 +68,8 @@ def uneven_stages(question: Question, even: Plan | None = None) -> UnevenStages:
 
     `even` is among the plans that are tried if its stages are apart. Raises NoFeasiblePlan where none is, or none fits.
     """
+    if any(name in question.fix for name in ENDS):
+        raise NoFeasiblePlan("the layers of the first or the last stage are fixed")
     orders = [(asked, parts_of(asked)) for asked in _orders(question)]
     plans = _promising(*orders[0])
     if even is not None and stages_apart(even.columns(), orders[0][1])[0]:

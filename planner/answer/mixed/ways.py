@@ -18,7 +18,7 @@ from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommend import best_plan
 from planner.catalogue.prices import Price, usd_per_gpu_hour
 from planner.economics.cost_of_run import SECONDS_PER_HOUR, cost_per_million_tokens
-from planner.errors import NoFeasiblePlan
+from planner.errors import NoFeasiblePlan, SpecError
 from planner.estimate.stages import layout
 from planner.explain.words import short_name
 from planner.quantities import GIB, Bytes, Scalar, Seconds
@@ -29,6 +29,8 @@ ONE_PACE, ALONE = "one pace", "alone"
 BATCHES, LAYERS = "uneven micro-batches", "uneven layers"
 REPLICAS, STAGES = "data parallel between", "pipeline between"
 """The same with even work: worth a look where a slow network joins the parts."""
+NOTHING = NoFeasiblePlan, SpecError
+"""What says that a way is none: nothing fits, or what the user fixes is not possible there."""
 ALL_SUBSETS = 3
 """Parts up to which every choice of them is tried; of more, each alone and all but the slowest ones."""
 
@@ -158,9 +160,9 @@ def ways_of(question: Question, even: RankedPlan | None) -> Iterator[Way]:
     if even is not None:
         yield one_pace(question, parts, even)
     plan, found = even.plan if even else None, list[Way]()
-    with suppress(NoFeasiblePlan):
+    with suppress(*NOTHING):
         found.append(_by_batches(question, parts, uneven_replicas(question, parts, plan)))
-    with suppress(NoFeasiblePlan):
+    with suppress(*NOTHING):
         found.append(_by_layers(question, uneven_stages(question, plan)))
     for way in found:
         if plan is None or way.kind in (BATCHES, LAYERS) or way.plan.as_dict() != plan.as_dict():
@@ -181,11 +183,11 @@ def one_pace(question: Question, parts: Sequence[Part], even: RankedPlan) -> Way
 def alone(question: Question, part: Part) -> Way | None:
     """The best plan of one part without the others; None where nothing fits."""
     asked = only(question, [part])
-    with suppress(NoFeasiblePlan):
+    with suppress(*NOTHING):
         best = best_plan(asked)
         share = PartShare(part, (), (), 1.0, best.peak)
         return Way(ALONE, asked, best.plan, best.step_time, (share,))
-    with suppress(NoFeasiblePlan):  # the batch may not divide by its replicas
+    with suppress(*NOTHING):  # the batch may not divide by its replicas
         own = parts_of(asked)
         return replace(_by_batches(asked, own, uneven_replicas(asked, own)), kind=ALONE)
     return None

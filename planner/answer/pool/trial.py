@@ -100,9 +100,8 @@ class Trial:
         """Why there is no such way."""
         size = self.machines.node.gpus_per_node
         for job in self.asked.jobs if kind == FIXED else ():
-            stated = [job.nodes * size] if job.nodes else [n for n in self.nodes.counts if n % size == 0]
-            if not any(n in self.own[job.name].plans for n in stated):
-                return f"{job.name} fits on no number of whole nodes that it may have"
+            if self.own[job.name].at_most(size * (job.nodes or self.machines.num_nodes)) is None:
+                return f"{job.name} fits on no number of nodes that it may have"
         return self.nowhere
 
     def assumed(self) -> Iterator[str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from planner.answer.budget_checkpoints import checkpoint_size
 from planner.answer.pool.jobs import JobSpec
-from planner.answer.pool.speeds import Site, Speeds
+from planner.answer.pool.speeds import Site, Speeds, stepped
+from planner.answer.ranked_plan import RankedPlan
 from planner.economics.packing import Nodes
 from planner.economics.pool_timeline import PoolJob, Rule, Timeline, played, reserved, reserved_counts
 from planner.economics.resharding import resharding_time
@@ -59,6 +60,16 @@ class PoolWay:
         peak = float(plan.cluster.accelerator.peak_flops(plan.workload.precision))
         return self.useful / (peak * self.timeline.accelerators)
 
+    @property
+    def idle_share(self) -> Scalar:
+        """Share of all GPU-hours until the last job is done that no job uses, in its own nodes or outside."""
+        line = self.timeline
+        used = 0.0
+        for span in line.spans:
+            plan = self.speeds[line.jobs[span.job].name].plans[span.accelerators]
+            used += plan.question.cluster.world_size * (span.end - span.start)
+        return max(0.0, 1 - used / (line.accelerators * line.makespan))
+
     def counts(self, job: int) -> list[int]:
         """Accelerators that a job has, one after the other."""
         return [span.accelerators for span in self.timeline.spans if span.job == job]
@@ -81,7 +92,7 @@ class PoolWay:
             "late": line.late,
             "gpu_hours_held": line.held / HOUR,
             "gpu_hours_paused": line.paused / HOUR,
-            "idle_share": line.idle_share,
+            "idle_share": self.idle_share,
             "resizes": line.resizes,
             "useful_pflops": self.useful / 1e15,
             "share_of_peak": self.share_of_peak,
@@ -123,20 +134,11 @@ def fixed_way(
 ) -> PoolWay | None:
     """Whole nodes, a job's own for good: as many as the file says, or as end the last job soonest.
 
-    Where there are not enough nodes for all at once, jobs take turns. None where a job fits on no number of nodes.
+    What a job cannot use of its nodes is stranded. Where there are not enough nodes for all at once, jobs take turns.
+    None where a job fits on no number of nodes.
     """
-    size = site.node.gpus_per_node
-    stated = [job.nodes for job in jobs]
-    whole = {
-        job.name: Speeds(
-            {
-                n: plan
-                for n, plan in speeds[job.name].plans.items()
-                if n % size == 0 and (all(stated) is False or n == size * (job.nodes or 0))
-            }
-        )
-        for job in jobs
-    }
+    stated = all(job.nodes for job in jobs)
+    whole = {job.name: _on_whole_nodes(speeds[job.name], site, job.nodes if stated else None) for job in jobs}
     if not all(each.plans for each in whole.values()):
         return None
     timed = _timed(jobs, site, whole, restart)
@@ -167,6 +169,16 @@ def shared_way(
     lines = _lines(timed, site.accelerators, None if kind == POOL else site.nodes)
     ways = [PoolWay(kind, site, speeds, policy, line) for policy, line in lines.items()]
     return min(ways, key=lambda way: way.key(objective))
+
+
+def _on_whole_nodes(speeds: Speeds, site: Site, stated: int | None) -> Speeds:
+    """What a job makes of whole nodes: its best plan on as many of their accelerators as it may have."""
+    size, plans = site.node.gpus_per_node, dict[int, RankedPlan]()
+    for nodes in [stated] if stated else stepped(site.accelerators // size):
+        used = speeds.at_most(size * nodes)
+        if used and (stated or speeds.plans[used] not in plans.values()):
+            plans[size * nodes] = speeds.plans[used]
+    return Speeds(plans)
 
 
 def with_speeds(way: PoolWay, speeds: Mapping[str, Mapping[int, Scalar]], objective: str) -> PoolWay:

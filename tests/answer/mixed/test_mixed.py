@@ -282,6 +282,17 @@ def test_every_candidate_of_the_search_that_is_apart_is_dealt_no_worse(generatio
     assert checked >= 5
 
 
+def test_what_the_user_fixes_stays(generations):
+    sizes = mixed(asked(generations.cluster, fix="micro_batch_size=2,pp=1"))
+    assert {size for way in sizes.ways for share in way.shares for _, size, _ in share.batches} == {2}
+    numbers = mixed(asked(generations.cluster, fix="num_microbatches=3"))
+    assert {number for way in numbers.ways for share in way.shares for _, _, number in share.batches} <= {3}
+    ends = mixed(asked(generations.cluster, fix="pp=2,first_stage_layers=10"))
+    assert all(way.kind != LAYERS for way in ends.ways)
+    both = mixed(asked(generations.cluster, fix="dp=16"))
+    assert both.missing == ("h100-sxm", "a100-sxm-80gb")  # eight GPUs are no sixteen replicas
+
+
 def test_equal_nodes_are_sent_to_recommend():
     assert not is_mixed(cluster("2xdgx-h100"))
     with pytest.raises(SpecError, match="all nodes of 2xdgx-h100 are alike"):
