@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.answer.mixed.answer import MixedAnswer
-from planner.answer.mixed.ways import BATCHES, PartShare, Way
+from planner.answer.mixed.ways import PartShare, Way
 from planner.cli.printing import Heading, say, table
 from planner.quantities import GIB, three_digits
 
@@ -29,7 +29,8 @@ def print_mixed(found: MixedAnswer) -> None:
     if len(found.best.shares) > 1:
         say()
         table(_PARTS, [_part(share) for share in found.best.shares])
-        _weights(found.best)
+    if found.how:
+        say(f"to run it: {found.how}", indent="  ")
 
 
 _WAYS = [
@@ -79,15 +80,3 @@ def _part(share: PartShare) -> list[str]:
         three_digits(share.peak / GIB),
         three_digits(usable / GIB),
     ]
-
-
-def _weights(way: Way) -> None:
-    """By what losses are to be multiplied, without which uneven work trains on other gradients."""
-    if way.kind != BATCHES:
-        return
-    weights = dict.fromkeys(three_digits(weight) for weight in way.loss_weights)
-    say(
-        f"gradients: multiply the mean loss of each micro-batch by replicas x its sequences / global batch "
-        f"({', '.join(weights)}), or averaging over replicas weighs sequences unequally",
-        indent="  ",
-    )

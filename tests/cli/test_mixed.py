@@ -45,7 +45,7 @@ def test_narrow_windows_and_money(planner, unequal):
 def test_every_key_of_the_json_is_documented(planner, unequal):
     data = json.loads(planner("mixed", "llama-3.2-1b", unequal, *JOB, "-q", "--json").stdout)
     assert data["schema_version"] == 1
-    own = {"answer", "loss", "verdicts", "ways", "nothing_fits", "assumed", "notes"}
+    own = {"answer", "loss", "verdicts", "how", "ways", "nothing_fits", "assumed", "notes"}
     assert own <= data.keys()
     way = next(way for way in data["ways"] if way["loss_weights"])
     run = way["parts"][0]["replicas"][0]

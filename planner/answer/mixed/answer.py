@@ -24,9 +24,10 @@ from planner.answer.mixed.ways import (
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommend import best_plan
+from planner.emit.megatron import layout
 from planner.errors import NoFeasiblePlan, SpecError
 from planner.estimate.interval import tie
-from planner.quantities import format_seconds
+from planner.quantities import format_seconds, three_digits
 
 SCHEMA_VERSION = 1
 WAITS = 0.005
@@ -103,6 +104,29 @@ class MixedAnswer:
         )
 
     @property
+    def how(self) -> str:
+        """What running the best way takes beyond its plan; empty where work is even."""
+        best = self.best
+        if best.kind == LAYERS:
+            sizes = [size for share in best.shares for size in share.layers]
+            order = ", then ".join(share.part.name for share in best.shares)
+            return (
+                f"number the ranks of {order}, the pipeline outermost; as an option of Megatron-LM: "
+                f"--pipeline-model-parallel-layout '{layout(sizes)}'"
+            )
+        if best.kind != BATCHES:
+            return ""
+        weights = ", ".join(dict.fromkeys(three_digits(weight) for weight in best.loss_weights))
+        numbers = {number for share in best.shares for _, _, number in share.batches}
+        start = "start each part with its own size of micro-batches"
+        if len(numbers) > 1:
+            start = "start each part with its own number of micro-batches, and reduce gradients after the last only"
+        return (
+            f"{start}; multiply each micro-batch's mean loss by replicas x its sequences / global batch ({weights}), "
+            "or the average over replicas weighs sequences unequally (docs/mixed.md)"
+        )
+
+    @property
     def command(self) -> str:
         """The whole question as one command line."""
         return self.question.command("mixed")
@@ -121,6 +145,7 @@ class MixedAnswer:
             "answer": self.sentence,
             "loss": self.loss,
             "verdicts": list(self.verdicts),
+            "how": self.how,
             "ways": [{**way.as_dict(), "tie": self.ties(way)} for way in self.ways],
             "nothing_fits": list(self.missing),
             "assumed": list(asked.assumed),

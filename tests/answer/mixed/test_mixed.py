@@ -219,6 +219,14 @@ def test_loss_weights_make_the_mean_over_replicas_that_over_sequences(found):
     assert total / replicas == pytest.approx(1.0)
 
 
+def test_what_running_it_takes_is_said(generations):
+    batches, layers = (mixed(asked(generations.cluster, fix=fix)) for fix in ("pp=1", "pp=2,tp=8"))
+    assert "multiply each micro-batch's mean loss by" in batches.how
+    sizes = [size for share in layers.best.shares for size in share.layers]
+    assert f"--pipeline-model-parallel-layout 'Et*{sizes[0]}|t*{sizes[1]},L'" in layers.how
+    assert sum(sizes) == generations.model.num_hidden_layers
+
+
 def test_the_loss_to_the_slowest_is_said(found):
     assert "h100-sxm waits" in found.loss
     assert "for a100-sxm-80gb" in found.loss
