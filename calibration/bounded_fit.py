@@ -21,12 +21,29 @@ OPEN: Scalar = 0.5
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure before it is fitted: where it starts, how far off it may be (of the logarithm), and its bounds."""
+    """A figure before it is fitted: where it starts, how far off it may be (of the logarithm), and its bounds.
+
+    Of one that may be nothing at all (`may_vanish`) the spread is in its own unit, and it is told where it is at least
+    twice as large as it is uncertain.
+    """
 
     start: float
-    spread: Scalar
+    spread: float
     lowest: float
     highest: float
+    may_vanish: bool = False
+
+    def encoded(self, value: float) -> float:
+        """The value as it is fitted, such that a priori it is off by about one."""
+        return value / self.spread if self.may_vanish else float(np.log(value)) / self.spread
+
+    def decoded(self, point: float) -> float:
+        """The inverse of `encoded`."""
+        return point * self.spread if self.may_vanish else float(np.exp(point * self.spread))
+
+    def unsure(self, point: float, left: Scalar) -> Scalar:
+        """What of its uncertainty is left, given how far off a fitted point may still be."""
+        return left / max(abs(point), left / 10) if self.may_vanish else left
 
 
 @dataclass(frozen=True)
@@ -64,9 +81,11 @@ def fit(figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mappin
     )
     while free:
         values, spread_left, left_out = _fitted(free, times, lambda some: predicted({**held, **some}))
-        unsure = {name: spread_left[name] / free[name].spread for name in free}
+        unsure = {name: free[name].unsure(free[name].encoded(values[name]), spread_left[name]) for name in free}
         if not held:
-            told = frozenset(name for name in free if spread_left[name] <= TOLD)
+            told = frozenset(
+                name for name in free if unsure[name] * (free[name].may_vanish or free[name].spread) <= TOLD
+            )
         worst = max(unsure, key=lambda name: unsure[name])
         if unsure[worst] <= OPEN:
             break
@@ -82,14 +101,13 @@ def _error(predicted: Array, times: Array) -> Scalar:
 def _fitted(
     figures: Mapping[str, Figure], times: Array, predicted: Callable[[Mapping[str, float]], Array]
 ) -> tuple[dict[str, float], dict[str, Scalar], Scalar]:
-    """The best values, how far off each may still be, and how far off left out times are (all of the logarithm)."""
-    names = list(figures)
-    start = np.log([figures[name].start for name in names])
-    spread = np.array([figures[name].spread for name in names])
-    bounds = [np.log([getattr(figures[name], end) for name in names]) for end in ("lowest", "highest")]
+    """The best values, how far off each may still be (as encoded), and how far off left out times are (logarithms)."""
+    each = list(figures.values())
+    start = np.array([figure.encoded(figure.start) for figure in each])
+    bounds = [[figure.encoded(getattr(figure, end)) for figure in each] for end in ("lowest", "highest")]
 
     def values(point: Array) -> dict[str, float]:
-        return dict(zip(names, np.exp(point).tolist(), strict=True))
+        return {name: figure.decoded(float(x)) for (name, figure), x in zip(figures.items(), point, strict=True)}
 
     def deviations(point: Array) -> Array:
         return np.log(predicted(values(point)) / times) / NOISE
@@ -97,15 +115,15 @@ def _fitted(
     def robust(point: Array) -> Array:
         far = deviations(point)
         # The root of soft_l1, so that priors beside it stay squares.
-        softened = np.sqrt(2 * (np.sqrt(1 + far**2) - 1))
-        return np.append(softened, (point - start) / spread)
+        softened = np.sign(far) * np.sqrt(2 * (np.sqrt(1 + far**2) - 1))
+        return np.append(softened, point - start)
 
-    found = least_squares(robust, start, bounds=bounds, x_scale=spread)
+    found = least_squares(robust, np.clip(start, *bounds), bounds=bounds)
     scale = max(1.0, float(np.median(np.abs(deviations(found.x)))) / 0.6745)
     slopes = found.jac[: len(times)] / scale
-    left = np.linalg.inv(slopes.T @ slopes + np.diag(spread**-2.0))
+    left = np.linalg.inv(slopes.T @ slopes + np.eye(len(each)))
     far = deviations(found.x) * NOISE
     # A time's own weight in its prediction: without it the deviation grows by this much (to first order).
     own = np.clip(np.einsum("ij,jk,ik->i", slopes, left, slopes), 0.0, 0.9)
     alone = float(np.sqrt(np.mean((far / (1 - own)) ** 2)))
-    return values(found.x), dict(zip(names, np.sqrt(np.diag(left)).tolist(), strict=True)), alone
+    return values(found.x), dict(zip(figures, np.sqrt(np.diag(left)).tolist(), strict=True)), alone

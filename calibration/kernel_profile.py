@@ -15,9 +15,9 @@ from calibration.measurements import Measured
 from calibration.record import Record
 from planner.cost import kernels as cost
 from planner.cost.flops import FLASH_BACKWARD, attention_flops, matmul_flops
+from planner.estimate.host import EAGER_OPERATORS
 from planner.estimate.kernels import BYTES
 from planner.estimate.layer_time import EAGER_FACTOR
-from planner.estimate.stage_time import EAGER_OPERATORS
 from planner.quantities import Bytes, BytesPerSecond, Flop, FlopPerSecond, Scalar, Seconds
 from planner.tables import Table
 

@@ -90,6 +90,7 @@ def _accelerator(record: Record, stream: BytesPerSecond, peaks: Mapping[str, flo
         "name": _slug(here),
         "vendor": here.name.split("(")[0].split()[0].lower(),
         "architecture": here.device,
+        **({"runs_on_host": True} if here.device == "cpu" else {}),
         "memory": _figure(here.memory / 2**30, "GiB", record),
         "usable_memory": _figure(here.memory / 2**30, "GiB", record),
         "memory_bandwidth": _figure(stream / 1e9, "GB/s", record),

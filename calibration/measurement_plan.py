@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from calibration.measurements import Machine, Measurement, Parameter
-from calibration.steps_plan import training_steps
+from calibration.steps_plan import host_steps, training_steps
 
 TINY_GEMM = (16, 16, 16)
 """A product whose time is the kernel's fixed part."""
@@ -75,7 +75,9 @@ def usual_plan(machine: Machine) -> list[Measurement]:
     """All measurements without a decision in view: a few of every kind first, then what fills the gaps."""
     sizes = sizes_of(machine)
     steps = list(training_steps(machine))
-    return distinct([*_first(machine, sizes), *steps[:2], *_second(machine, sizes), *steps, *_third(machine, sizes)])
+    host = list(host_steps(machine))
+    first, second, third = (list(make(machine, sizes)) for make in (_first, _second, _third))
+    return distinct([*first, *steps[:2], *host, *second, *steps, *third])
 
 
 def _first(machine: Machine, sizes: Sizes) -> Iterator[Measurement]:

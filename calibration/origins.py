@@ -18,6 +18,10 @@ OF_MEASUREMENTS: Mapping[str, tuple[str, ...]] = {
     "overlap_penalty": ("overlap",),
     "compute_scale": ("training_step",),
     "fixed_time": ("training_step",),
+    "tp_launch_time": ("training_step",),
+    "fsdp_launch_time": ("training_step",),
+    "recompute_launch_time": ("training_step",),
+    "update_launch_time": ("training_step",),
     "attention_scale": (),
 }
 """Field of a profile -> measurements that tell it."""

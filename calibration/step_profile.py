@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +14,11 @@ from calibration.grids import Array
 from calibration.record import Record
 from calibration.steps_plan import Step
 from planner.catalogue.stacks import stack
-from planner.estimate.step_time import step_time
 from planner.quantities import Scalar, Seconds
 from planner.spec.cluster import Cluster
 from planner.spec.profile import Profile
-from planner.topology.group_links import group_links
+from planner.spec.stack import Stack
+from planner.validate.predict import Alike, stacked
 
 FACTORS = {
     "compute_scale": (0.2, 0.5, 5.0),
@@ -25,6 +27,14 @@ FACTORS = {
     "fixed_time": (1.0, 1e-5, 1.0),
 }
 """Spread of the logarithm about the parts' figure, and bounds."""
+LAUNCHES: Mapping[str, tuple[Seconds, Callable[[Step], bool]]] = {
+    "tp_launch_time": (2e-2, lambda step: step.tp > 1),
+    "fsdp_launch_time": (5e-3, lambda step: step.sharding != "none"),
+    "recompute_launch_time": (5e-3, lambda step: step.recompute == "full"),
+    "update_launch_time": (2e-3, lambda step: True),
+}
+"""What no part tells and may be nothing: how much it may be, and which steps tell of it."""
+MOST_LAUNCH: Seconds = 1.0
 FEWEST = 3
 """Steps below which factors stay."""
 LEAST_ERROR: Scalar = 0.05
@@ -46,23 +56,28 @@ def timed_steps(record: Record) -> list[TimedStep]:
 
 def step_times(steps: Sequence[TimedStep], cluster: Cluster, profile: Profile) -> Array:
     """What the planner predicts for steps under a profile."""
-    software = stack(profile.stack)
-    return np.array(
-        [
-            float(
-                step_time(
-                    each.step.model,
-                    each.step.plan,
-                    each.step.workload,
-                    cluster,
-                    group_links(each.step.plan, cluster),
-                    profile=profile,
-                    stack=software,
-                ).total
-            )
-            for each in steps
-        ]
-    )
+    return predictor(steps, cluster, stack(profile.stack))(profile)
+
+
+def predictor(steps: Sequence[TimedStep], cluster: Cluster, software: Stack) -> Callable[[Profile], Array]:
+    """From a profile to the step times that the planner predicts; steps of one model at once."""
+    groups = defaultdict[Any, list[int]](list)
+    for row, each in enumerate(steps):
+        groups[each.step.job].append(row)
+    alike = [_alike(rows, [steps[row].step for row in rows], cluster, software) for rows in groups.values()]
+
+    def times(profile: Profile) -> Array:
+        found = np.zeros(len(steps))
+        for group in alike:
+            found[group.rows] = group.times(profile).total
+        return found
+
+    return times
+
+
+def _alike(rows: list[int], steps: Sequence[Step], cluster: Cluster, software: Stack) -> Alike:
+    plans = stacked([step.plan for step in steps])
+    return Alike(rows, steps[0].model, cluster, steps[0].workload, software, plans)
 
 
 def fitted_factors(steps: Sequence[TimedStep], cluster: Cluster, profile: Profile) -> Found | None:
@@ -71,11 +86,23 @@ def fitted_factors(steps: Sequence[TimedStep], cluster: Cluster, profile: Profil
     if len(steps) < FEWEST:
         return None
     figures = {name: _figure(getattr(profile, name), *limits) for name, limits in FACTORS.items()}
+    figures |= _launch_figures(steps, profile)
+
+    times = predictor(steps, cluster, stack(profile.stack))
 
     def predicted(values: Mapping[str, float]) -> Array:
-        return step_times(steps, cluster, replace(profile, **values))
+        return times(replace(profile, **values))
 
     return fit(figures, np.array([each.seconds for each in steps]), predicted)
+
+
+def _launch_figures(steps: Sequence[TimedStep], profile: Profile) -> dict[str, Figure]:
+    """Figures of the host that some step tells of."""
+    return {
+        name: Figure(getattr(profile, name), spread, 0.0, MOST_LAUNCH, may_vanish=True)
+        for name, (spread, tells) in LAUNCHES.items()
+        if any(tells(each.step) for each in steps)
+    }
 
 
 def _figure(start: float, spread: Scalar, lowest: float, highest: float) -> Figure:

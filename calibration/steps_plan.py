@@ -35,6 +35,11 @@ class Step:
     compiled: str = "no"
 
     @property
+    def job(self) -> tuple[Parameter, ...]:
+        """What steps have in common that differ in their plan and batch only."""
+        return (self.dtype, self.layers, self.hidden, self.intermediate, self.heads, self.vocabulary, self.seq_len)
+
+    @property
     def ranks(self) -> Count:
         """Processes that the plan needs."""
         return self.tp * self.pp * self.dp
@@ -89,6 +94,25 @@ LARGE = {
     "cpu": Step("fp32", 2, 512, 1536, 8, 2048, 256, micro_batch_size=2),
     "cuda": Step("bf16", 4, 4096, 14336, 32, 32000, 4096, micro_batch_size=1),
 }
+
+
+TINY = Step("fp32", 4, 64, 128, 2, 64, 16, micro_batch_size=1, num_microbatches=4)
+"""Nothing to compute: what is left is the host's. Fewer layers and micro-batches tell what each of them takes."""
+
+
+def host_steps(machine: Machine) -> Iterator[Measurement]:
+    """Steps that compute next to nothing: under the plans of all ranks, and recomputed."""
+    world = int(machine.processes)
+    tiny = replace(TINY, dtype=_dtype(machine))
+    kinds = [replace(tiny, dp=world), replace(tiny, dp=world, recompute="full")]
+    if world > 1:
+        kinds += [replace(tiny, dp=world, sharding="zero3")]
+        heads = tiny.heads * -(-world // tiny.heads)
+        kinds += [replace(tiny, tp=world, heads=heads)] if heads % world == 0 and tiny.hidden % heads == 0 else []
+    for kind in kinds:
+        yield kind.measurement
+        yield replace(kind, layers=2, num_microbatches=2).measurement
+    yield replace(kinds[0], num_microbatches=1).measurement
 
 
 def training_steps(machine: Machine) -> Iterator[Measurement]:

@@ -132,9 +132,11 @@ def test_calibration_uses_records_formulas_and_the_trainer_only():
 
     The command asks and answers as the planner's own commands do.
     """
-    predicting = ("collectives", "collectives_fit", "kernel_fits", "tile_fits", "steps", "few_runs", "accuracy")
+    predicting = (
+        "collectives", "collectives_fit", "kernel_fits", "tile_fits", "steps", "step_profile", "few_runs", "accuracy",
+    )  # fmt: skip
     own = {f"calibration.{name}": ESTIMATE | {"validate"} for name in predicting}
-    fitting = ("kernel_profile", "collective_profile", "profile_fit", "machine_cluster", "step_profile")
+    fitting = ("kernel_profile", "collective_profile", "profile_fit", "machine_cluster")
     own |= {f"calibration.{name}": ESTIMATE | {"dumps"} for name in fitting}
     own |= {f"calibration.{name}": EVERYTHING for name in ("cli", "command", "sensitivity")}
     wrong = [

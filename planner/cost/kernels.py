@@ -364,6 +364,19 @@ def host_time(launches: Count, launch_time: Seconds) -> Seconds:
     return launches * launch_time
 
 
+def device_after_host_time(device: Seconds, host: Seconds) -> Seconds:
+    """Kernels that run on the processor which launches them: one after the other.
+
+    t = t_device + t_host
+
+    Source: definition of a call that returns when its result is there (torch on a CPU).
+
+    >>> round(device_after_host_time(0.0001, 0.0012), 6)
+    0.0013
+    """
+    return device + host
+
+
 def device_or_host_time(device: Seconds, host: Seconds) -> Seconds:
     """The device runs while the host launches ahead: the slower of the two sets the pace.
 

@@ -9,6 +9,7 @@ import numpy as np
 from planner.cost.optimizers import host_step_time, offload_time, optimizer_step_time, relative_traffic
 from planner.estimate.activations import element_bytes
 from planner.estimate.factor import ONCE, distinct_plans
+from planner.estimate.host import update_launches, waits_for_collectives, with_host
 from planner.estimate.messages import gathered_weight_bytes, gradient_messages, root_messages, weight_messages
 from planner.estimate.parameters import TrainedParameters, trained_parameters
 from planner.estimate.setting import Setting
@@ -23,7 +24,7 @@ TYPICAL_HOST_BANDWIDTH: BytesPerSecond = 200e9
 PCIE_EFFICIENCY: Scalar = 0.8
 """Share of a slot's bandwidth that copies from pinned memory reach. Provisional, until measured per machine."""
 
-OF_THE_FULLEST = ("reduce", "gather", "optimizer", "offload", "streamed")
+OF_THE_FULLEST = ("reduce", "gather", "late_reduce", "late_gather", "optimizer", "offload", "streamed")
 """Terms of which the pipeline rank with the most counts."""
 
 
@@ -34,13 +35,16 @@ class OncePerStep:
     From `once_per_step_by_rank` all are of shape (roles, rows).
 
     `reduce` and `gather` are on the wire, hidden or not: DDP's all-reduce; the reduce-scatter of ZeRO-1 and of
-    pipelines that keep ZeRO-3's weights; the gather of weights of these and of ZeRO-2. `root` is what is gathered (this
+    pipelines that keep ZeRO-3's weights; the gather of weights of these and of ZeRO-2. `late_reduce` and `late_gather`
+    are the parts of both that no compute is left to hide. `root` is what is gathered (this
     part is `root_gather`) and reduced of embedding and head with every micro-batch; `streamed` what a micro-batch
     brings from the host.
     """
 
     reduce: Seconds
     gather: Seconds
+    late_reduce: Seconds
+    late_gather: Seconds
     optimizer: Seconds
     offload: Seconds
     streamed: Seconds
@@ -61,9 +65,13 @@ def once_per_step_by_rank(setting: Setting, plans: Plan, links: Links, stage: St
     """The same for each of the ranks in `stage`, whatever their number."""
     trained = trained_parameters(setting.model, plans, setting.workload, stage)
     reduce, gather = _whole_rank(setting, plans, links, trained)
+    waits = waits_for_collectives(setting, plans)
+    last = np.where(waits, 1.0, _last_bucket(setting, plans, trained))
     device, host, streamed = _optimizer(setting, plans, trained)
+    device = with_host(setting, device, update_launches(setting, stage))
     root_gather, root_reduce = _root(setting, plans, links, trained)
-    return OncePerStep(reduce, gather, device, host, streamed, root_gather + root_reduce, root_gather)
+    root = root_gather + root_reduce
+    return OncePerStep(reduce, gather, last * reduce, waits * gather, device, host, streamed, root, root_gather)
 
 
 def root_time(setting: Setting, plans: Plan, links: Links, stage: Stages) -> Seconds:
@@ -80,6 +88,13 @@ def _whole_rank(setting: Setting, plans: Plan, links: Links, trained: TrainedPar
     weights = setting.network.time(weight_messages(setting, *(each * count for count in parameters)), links)
     updated = (code == Sharding.ZERO1) | (code == Sharding.ZERO2) | keeps_weights(plans)
     return np.where(reduces_once(plans), reduced, 0.0), np.where(updated, weights, 0.0)
+
+
+def _last_bucket(setting: Setting, plans: Plan, trained: TrainedParameters) -> Scalar:
+    """Share of a rank's gradients in the bucket that is full when the backward ends, under plain replicas."""
+    reduced = (trained.dense + trained.experts) * setting.stack.reduce_bytes
+    replicas = np.asarray(plans.sharding) == Sharding.NONE
+    return replicas * np.minimum(1.0, setting.stack.gradient_bucket / np.maximum(reduced, 1.0))
 
 
 def _root(setting: Setting, plans: Plan, links: Links, trained: TrainedParameters) -> tuple[Seconds, Seconds]:

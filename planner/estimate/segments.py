@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 
-from planner.cost.kernels import host_time
 from planner.cost.overlap import exposed_time
+from planner.estimate.host import layer_launches, with_host
 from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
-from planner.estimate.stage_time import host_operators, input_regathers, key_gathers
-from planner.quantities import Count, Seconds
+from planner.estimate.stage_time import input_regathers, key_gathers
+from planner.quantities import Seconds
 from planner.spec.durations import Segment
 from planner.spec.plan import Plan, Recompute
 
@@ -56,11 +56,10 @@ def layer_segments(
         Segment("keys", transfer=keys * sent.key_gather + sent.key_scatter, axis="cp"),
     )
     weight = (Segment("weights", time.weight_gradient),)
-    launches = float(host_time(_launches(setting, plans), setting.profile.launch_time)[0])
-    penalty = setting.profile.overlap_penalty
+    launches, launches_backward = (float(each[0]) for each in layer_launches(setting, plans))
     return LayerSegments(
-        forward=_waiting_for_host(forward, forward, launches, penalty),
-        backward=_waiting_for_host(backward, backward + weight, (2 + again) * launches, penalty),
+        forward=_waiting_for_host(setting, forward, forward, launches),
+        backward=_waiting_for_host(setting, backward, backward + weight, launches_backward),
         weight=weight,
     )
 
@@ -92,11 +91,8 @@ def _recomputed(time: SimpleNamespace, sent: SimpleNamespace, *, beside: bool) -
     )
 
 
-def _launches(setting: Setting, plans: Plan) -> Count:
-    return host_operators(plans, setting.stack, setting.workload.method)
-
-
-def _waiting_for_host(segments: Segments, timed: Iterable[Segment], launches: Seconds, penalty: float) -> Segments:
+def _waiting_for_host(setting: Setting, segments: Segments, timed: Iterable[Segment], launches: Seconds) -> Segments:
     """Segments, and what the host takes longer to launch what is `timed` than the device to run it."""
+    penalty = setting.profile.overlap_penalty
     device = sum(float(each.compute + exposed_time(each.compute, each.transfer, penalty=penalty)) for each in timed)
-    return (*segments, Segment("host", max(launches - device, 0.0)))
+    return (*segments, Segment("host", float(with_host(setting, device, launches)) - device))

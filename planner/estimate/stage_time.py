@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.cost.kernels import device_or_host_time, host_time
 from planner.cost.overlap import exposed_time
+from planner.estimate.host import layer_launches, passes, waits_for_collectives, with_host
 from planner.estimate.layer_communication import LayerCommunication
 from planner.estimate.layer_time import LayerTime
 from planner.estimate.setting import Setting
@@ -17,17 +17,6 @@ from planner.estimate.synchronisation import weight_gathers
 from planner.quantities import Column, Count, Scalar, Seconds
 from planner.spec.plan import Plan, Recompute
 from planner.spec.stack import Stack
-
-EAGER_OPERATORS: Count = 50.0
-"""Operators of one layer's forward in uncompiled Python (projections, norms, rotation, activation, residuals).
-
-Provisional: counted by hand, to be replaced by a profiler's count.
-"""
-ADAPTER_OPERATORS: Count = 35.0
-"""What low-rank adapters add: of each of seven projections a dropout, two products, a scale and a sum. As above."""
-QUANTIZED_OPERATORS: Count = 70.0
-"""What 4-bit weights add: of each of seven projections some ten, for scales that are quantized themselves, the whole
-weight, and conversions. As above; without them short sequences of Qwen-7B come out at half of their published time."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,7 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
     for keys and values that are gathered.
     """
     penalty = setting.profile.overlap_penalty
-    passes = 2 + (np.asarray(plans.recompute) == Recompute.FULL)
+    again = passes(plans)
     ring_backward = exposed_time(compute.attention_backward, 2 * wire.ring, penalty=penalty)
     ring_forward = exposed_time(compute.attention, wire.ring, penalty=penalty)
     tp_forward = _tp_exposed(plans, compute.matmul, wire.tp, penalty)
@@ -76,16 +65,15 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
         compute.input_gradient, wire.regather, penalty=penalty
     )
     forward = compute.forward + tp_forward + ring_forward + wire.ulysses + wire.key_gather + wire.ep
-    tp = passes * tp_forward + regather
-    cp = (passes - 1) * ring_forward + ring_backward + passes * wire.ulysses
+    tp = again * tp_forward + regather
+    cp = (again - 1) * ring_forward + ring_backward + again * wire.ulysses
     cp = cp + key_gathers(plans, setting.stack) * wire.key_gather + wire.key_scatter
-    ep = passes * wire.ep
+    ep = again * wire.ep
     both = compute.forward + compute.backward + compute.recompute + tp + cp + ep
-    dp_forward, dp_backward = _data_parallel_exposed(plans, forward, both - forward, wire, penalty)
-    launches = host_time(host_operators(plans, setting.stack, setting.workload.method), setting.profile.launch_time)
+    dp_forward, dp_backward = _data_parallel_exposed(setting, plans, forward, both - forward, wire)
     on_device, on_device_backward = forward + dp_forward, both - forward + dp_backward
-    host = device_or_host_time(on_device, launches) - on_device
-    host = host + device_or_host_time(on_device_backward, passes * launches) - on_device_backward
+    launches, launches_backward = layer_launches(setting, plans)
+    host = with_host(setting, on_device, launches) - on_device
     return MicroBatchTime(
         matmul=compute.matmul + compute.input_gradient + compute.weight_gradient,
         attention=compute.attention + compute.attention_backward,
@@ -95,8 +83,8 @@ def layer_micro_batch(setting: Setting, plans: Plan, compute: LayerTime, wire: L
         cp_exposed=cp,
         ep_exposed=ep,
         dp_exposed=dp_forward + dp_backward,
-        host=host,
-        forward=on_device,
+        host=host + with_host(setting, on_device_backward, launches_backward) - on_device_backward,
+        forward=on_device + host,
         weight_gradient=compute.weight_gradient,
     )
 
@@ -120,21 +108,17 @@ def key_gathers(plans: Plan, stack: Stack) -> Count:
     return 2 + (recompute == Recompute.FULL) + operators - stack.keeps_gathered_keys
 
 
-def host_operators(plans: Plan, stack: Stack, method: str) -> Count:
-    """Operators that the host dispatches in one layer's forward."""
-    added = ADAPTER_OPERATORS * (method != "full") + QUANTIZED_OPERATORS * (method == "qlora")
-    return np.where(np.asarray(plans.compiled) > 0, stack.kernels_per_layer, EAGER_OPERATORS) + added
-
-
 def _tp_exposed(plans: Plan, matmul: Seconds, tp: Seconds, penalty: Scalar) -> Seconds:
     return np.where(np.asarray(plans.async_tp) > 0, exposed_time(matmul, tp, penalty=penalty), tp)
 
 
 def _data_parallel_exposed(
-    plans: Plan, forward: Seconds, backward: Seconds, wire: LayerCommunication, penalty: Scalar
+    setting: Setting, plans: Plan, forward: Seconds, backward: Seconds, wire: LayerCommunication
 ) -> tuple[Seconds, Seconds]:
     """ZeRO-3's gathers, and reductions where each micro-batch has one, beside forward and backward."""
     first, again = weight_gathers(plans)
+    waits = waits_for_collectives(setting, plans)
+    penalty = waits + (1 - waits) * setting.profile.overlap_penalty
     return (
         exposed_time(forward, first * wire.gather, penalty=penalty),
         exposed_time(backward, again * wire.gather + wire.reduce, penalty=penalty),

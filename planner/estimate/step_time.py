@@ -69,9 +69,10 @@ def _step_time(setting: Setting, plans: Plan, links: Links | PlacedLinks) -> Ste
 def data_parallel_exposed(setting: Setting, once: OncePerStep, micro_batch: Seconds) -> Seconds:
     """What the last backward does not hide of the reduction, nor the next forward of the gather of new weights.
 
-    Gradients of earlier micro-batches are summed locally. Nothing is hidden where the stack does not overlap them.
+    Gradients of earlier micro-batches are summed locally. Nothing is hidden where the stack does not overlap them, nor
+    of what is late.
     """
-    penalty = setting.profile.overlap_penalty
-    reduce = exposed_time(BACKWARD_SHARE * micro_batch, once.reduce, penalty=penalty)
-    gather = exposed_time((1 - BACKWARD_SHARE) * micro_batch, once.gather, penalty=penalty)
-    return np.where(setting.stack.overlap_gradients > 0, reduce + gather, once.reduce + once.gather)
+    penalty, late = setting.profile.overlap_penalty, once.late_reduce + once.late_gather
+    reduce = exposed_time(BACKWARD_SHARE * micro_batch, once.reduce - once.late_reduce, penalty=penalty)
+    gather = exposed_time((1 - BACKWARD_SHARE) * micro_batch, once.gather - once.late_gather, penalty=penalty)
+    return late + np.where(setting.stack.overlap_gradients > 0, reduce + gather, once.reduce + once.gather - late)

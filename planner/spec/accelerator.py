@@ -42,6 +42,8 @@ class Accelerator:
     multiprocessors: int
     pcie_bandwidth: BytesPerSecond
     """One direction, x16 slot, after encoding."""
+    runs_on_host: bool = False
+    """Whether kernels run on the processor that launches them, so that its time for both adds up (a CPU)."""
     power: float = 0.0
     """Board power in watts; 0 when unknown."""
     aliases: tuple[str, ...] = ()

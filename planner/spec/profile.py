@@ -82,6 +82,14 @@ class Profile:
     launch_time: Seconds = 20e-6
     """Host time to dispatch one operator: Python, autograd and the launch itself. Published runs of small models on
     Megatron-LM take 4 to 9 ms per layer and micro-batch, some 150 operators; the launch alone takes 3 to 15 us."""
+    tp_launch_time: Seconds = 0.0
+    """What tensor parallelism adds to the host's time for a layer's forward: dispatch of divided tensors (DTensor)."""
+    fsdp_launch_time: Seconds = 0.0
+    """What the hooks that gather and reduce a layer's weights add to the host's time for its forward."""
+    recompute_launch_time: Seconds = 0.0
+    """What full recomputation adds to the host's time for a layer's backward, beside its forward again."""
+    update_launch_time: Seconds = 0.0
+    """Host time of optimizer and clipping per layer and step."""
     kernel_overhead: Seconds = 2e-6
     """Fixed part of a matrix product's time on the device."""
     attention_overhead: Seconds = 8e-6

@@ -9,7 +9,17 @@ from typing import Any
 from planner.errors import SpecError
 from planner.quantities import BytesPerSecond, format_bytes
 from planner.spec.accelerator import Accelerator, Source
-from planner.spec.figures import at, check_complete, check_keys, positive_number, read_figure, read_figures, table, text
+from planner.spec.figures import (
+    at,
+    check_complete,
+    check_keys,
+    flag,
+    positive_number,
+    read_figure,
+    read_figures,
+    table,
+    text,
+)
 from planner.spec.lookup import NamedAccelerator
 from planner.spec.workload import PRECISIONS
 
@@ -28,7 +38,7 @@ FIGURES = {
     "multiprocessors": "1",
 }
 TEXTS = ("vendor", "architecture", "notes")
-KEYS = (*FIGURES, *TEXTS, "peak", "pcie_generation", "usd_per_hour")
+KEYS = (*FIGURES, *TEXTS, "peak", "pcie_generation", "usd_per_hour", "runs_on_host")
 REQUIRED = ("memory", "memory_bandwidth", "peak", "multiprocessors", "pcie_bandwidth")
 
 
@@ -54,6 +64,8 @@ def read_accelerator(
         given["usable_memory"] = USABLE_SHARE * given["memory"]
         sources["usable_memory"] = Source(scope=f"derived: {USABLE_SHARE} of the nominal memory")
     given |= {key: text(entries[key], where=at(where, key)) for key in TEXTS if key in entries}
+    if "runs_on_host" in entries:
+        given["runs_on_host"] = flag(entries["runs_on_host"], where=at(where, "runs_on_host"))
     given |= read_prices(entries, "usd_per_hour", sources, where=where)
     if base is not None:
         return _checked(replace(base, name=name, **given, sources={**base.sources, **sources}), where=where)

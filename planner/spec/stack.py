@@ -53,6 +53,9 @@ class Stack:
     """Buckets of DDP beside the gradients, where there are replicas."""
     reduction_bucket: Count = 0.0
     """Gradients that ZeRO-1 and ZeRO-2 gather before they reduce them; one bucket is filled while one is reduced."""
+    gradient_bucket: Bytes = 0.0
+    """Gradients that plain replicas reduce at a time (DDP's bucket_cap_mb): the last of them are full when the backward
+    ends."""
     step_gradient_bytes: Bytes = 0.0
     """Copy of the rank's share of 16-bit gradients in full precision during the optimizer step."""
     reduce_bytes: Bytes = 4.0

@@ -14,9 +14,9 @@ from planner.catalogue.hardware import cluster
 from planner.catalogue.profiles import profile
 from planner.cost import kernels as cost
 from planner.cost.overlap import overlapped_time
+from planner.estimate.host import EAGER_OPERATORS
 from planner.estimate.kernels import BYTES, AttentionCore, Kernels
 from planner.estimate.layer_time import EAGER_FACTOR
-from planner.estimate.stage_time import EAGER_OPERATORS
 from planner.spec.profile import CollectiveFit
 from planner.tables import Table
 

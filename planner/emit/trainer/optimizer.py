@@ -38,7 +38,7 @@ def build_optimizer(part: nn.Module, settings: Settings, *, lr: float, weight_de
     if settings.optimizer.startswith("sgd"):
         momentum = 0.9 if settings.optimizer == "sgd-momentum" else 0.0
         return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=weight_decay, foreach=False)
-    fused = settings.plan.offload == "none" and next(part.parameters()).device.type == "cuda"
+    fused = settings.plan.offload == "none"
     return torch.optim.AdamW(
         parameters, lr=lr, betas=(0.9, 0.95), weight_decay=weight_decay, foreach=False, fused=fused
     )
