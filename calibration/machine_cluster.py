@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration import kernel_profile as kernels
-from calibration.measurements import Machine
+from calibration.measurements import Machine, Measured
 from calibration.record import Record
 from planner.catalogue.hardware import LOOKUP, cluster
 from planner.catalogue.names import slug_of
@@ -80,7 +80,24 @@ def _node(record: Record) -> dict[str, Any] | None:
         "host_memory": _figure(here.memory * here.processes / here.nodes / 2**30, "GiB", record),
         "host_memory_bandwidth": _figure(stream * here.processes / here.nodes / 1e9, "GB/s", record),
         "accelerator": _accelerator(record, stream, peaks),
-        "network": "tcp-10" if here.nodes > 1 else {"kind": "none", "nic_bandwidth": "1 GB/s", "latency": "1 ms"},
+        "network": _network(record),
+    }
+
+
+def _network(record: Record) -> str | dict[str, Any]:
+    """What hosts are joined by; a name to be corrected where it is NCCL's, or no message between hosts was timed."""
+    here = record.machine
+    if here.nodes == 1:
+        return {"kind": "none", "nic_bandwidth": "1 GB/s", "latency": "1 ms"}
+    bandwidth, latency = link_bandwidth(record, between_hosts=True), link_latency(record, between_hosts=True)
+    if here.device != "cpu" or bandwidth is None or latency is None:
+        return "tcp-10"
+    # All ranks of a host talk at once: each has a part of its way out.
+    whole = bandwidth * here.processes / here.nodes
+    return {
+        "kind": "gloo",
+        "nic_bandwidth": _figure(whole / 1e9, "GB/s", record),
+        "latency": _figure(latency * 1e6, "us", record),
     }
 
 
@@ -100,15 +117,21 @@ def _accelerator(record: Record, stream: BytesPerSecond, peaks: Mapping[str, flo
     }
 
 
-def link_bandwidth(record: Record) -> BytesPerSecond | None:
-    """What one rank sends at best; None where no large message was timed."""
-    rows = [row for row in record.results("send_recv") if row[0]["bytes"] >= LARGE_MESSAGE]
+def link_bandwidth(record: Record, *, between_hosts: bool = False) -> BytesPerSecond | None:
+    """What one rank sends at best, within a host or between two; None where no large message was timed."""
+    rows = [row for row in _messages(record, between_hosts) if row[0]["bytes"] >= LARGE_MESSAGE]
     return max((parameters["bytes"] / measured.value for parameters, measured in rows), default=None)
 
 
-def link_latency(record: Record) -> Seconds | None:
+def link_latency(record: Record, *, between_hosts: bool = False) -> Seconds | None:
     """What the smallest message takes."""
-    return min((measured.value for _, measured in record.results("send_recv")), default=None)
+    return min((measured.value for _, measured in _messages(record, between_hosts)), default=None)
+
+
+def _messages(record: Record, between_hosts: bool) -> list[tuple[Mapping[str, Any], Measured]]:
+    """Timed messages within a host, or between two: a rank's partner is `stride` ranks away."""
+    on_host = record.machine.processes // record.machine.nodes
+    return [row for row in record.results("send_recv") if (row[0].get("stride", 1) >= on_host) == between_hosts]
 
 
 def _figure(value: float, unit: str, record: Record) -> dict[str, Any]:
@@ -137,6 +160,6 @@ def _assumed(record: Record) -> list[str]:
         found.append(f"link bandwidth: {LOOPBACK_SHARE} of memory bandwidth, until messages are timed")
     if record.machine.device != "cpu":
         found.append("accelerators in PCIe 4 slots, with peer access")
-    if record.machine.nodes > 1:
+    if record.machine.nodes > 1 and _network(record) == "tcp-10":
         found.append("network: name it (network of docs/cluster.md)")
     return found

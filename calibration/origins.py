@@ -19,6 +19,7 @@ OF_MEASUREMENTS: Mapping[str, tuple[str, ...]] = {
     "compute_scale": ("training_step",),
     "fixed_time": ("training_step",),
     "tp_launch_time": ("training_step",),
+    "pp_launch_time": ("training_step",),
     "fsdp_launch_time": ("training_step",),
     "recompute_launch_time": ("training_step",),
     "update_launch_time": ("training_step",),

@@ -29,6 +29,7 @@ FACTORS = {
 """Spread of the logarithm about the parts' figure, and bounds."""
 LAUNCHES: Mapping[str, tuple[Seconds, Callable[[Step], bool]]] = {
     "tp_launch_time": (2e-2, lambda step: step.tp > 1),
+    "pp_launch_time": (5e-3, lambda step: step.pp > 1),
     "fsdp_launch_time": (5e-3, lambda step: step.sharding != "none"),
     "recompute_launch_time": (5e-3, lambda step: step.recompute == "full"),
     "update_launch_time": (2e-3, lambda step: True),

@@ -109,9 +109,10 @@ def host_steps(machine: Machine) -> Iterator[Measurement]:
         kinds += [replace(tiny, dp=world, sharding="zero3")]
         heads = tiny.heads * -(-world // tiny.heads)
         kinds += [replace(tiny, tp=world, heads=heads)] if heads % world == 0 and tiny.hidden % heads == 0 else []
+        kinds += [replace(tiny, pp=world, layers=2 * world, num_microbatches=2 * world)]
     for kind in kinds:
         yield kind.measurement
-        yield replace(kind, layers=2, num_microbatches=2).measurement
+        yield replace(kind, layers=kind.layers // 2, num_microbatches=kind.num_microbatches // 2).measurement
     yield replace(kinds[0], num_microbatches=1).measurement
 
 

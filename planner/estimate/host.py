@@ -37,6 +37,7 @@ def layer_launches(setting: Setting, plans: Plan) -> tuple[Seconds, Seconds]:
     eager = np.asarray(plans.compiled) == 0
     each = host_time(host_operators(plans, setting.stack, setting.workload.method), profile.launch_time)
     each = each + profile.tp_launch_time * (eager & (np.asarray(plans.tp) > 1))
+    each = each + profile.pp_launch_time * (np.asarray(plans.pp) > 1)
     each = each + profile.fsdp_launch_time * (np.asarray(plans.sharding) >= Sharding.ZERO3)
     again = profile.recompute_launch_time * (eager & (np.asarray(plans.recompute) == Recompute.FULL))
     return each, passes(plans) * each + again

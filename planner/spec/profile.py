@@ -84,6 +84,8 @@ class Profile:
     Megatron-LM take 4 to 9 ms per layer and micro-batch, some 150 operators; the launch alone takes 3 to 15 us."""
     tp_launch_time: Seconds = 0.0
     """What tensor parallelism adds to the host's time for a layer's forward: dispatch of divided tensors (DTensor)."""
+    pp_launch_time: Seconds = 0.0
+    """What the wrapping of a pipeline stage adds to the host's time for a layer's forward."""
     fsdp_launch_time: Seconds = 0.0
     """What the hooks that gather and reduce a layer's weights add to the host's time for its forward."""
     recompute_launch_time: Seconds = 0.0

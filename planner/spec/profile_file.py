@@ -19,7 +19,8 @@ ATTENTION_AXES = ("head_dim", "seq_len", "sequences_x_heads", "queries_per_key")
 GROUPED_AXES = ("tokens_per_expert", "intermediate_size", "experts", "sharing_ranks")
 """Of these two, a table may leave out the last axes, on which it then does not depend; two stay."""
 TIMES = (
-    "launch_time", "tp_launch_time", "fsdp_launch_time", "recompute_launch_time", "update_launch_time",
+    "launch_time", "tp_launch_time", "pp_launch_time", "fsdp_launch_time", "recompute_launch_time",
+    "update_launch_time",
     "kernel_overhead", "attention_overhead", "fixed_time",
 )  # fmt: skip
 FACTORS = (

@@ -27,7 +27,7 @@ from planner.spec.mesh import pair_bandwidth, read_pairs
 from planner.spec.node_part import first_accelerators
 from planner.spec.read_accelerator import accelerator_entry, read_prices
 
-FABRIC_KINDS = ("infiniband", "roce", "efa", "slingshot", "omnipath", "ethernet", "tcpx", "none")
+FABRIC_KINDS = ("infiniband", "roce", "efa", "slingshot", "omnipath", "ethernet", "tcpx", "gloo", "none")
 SLOTS = ("pcie3", "pcie4", "pcie5")
 MOST_SLOTS = 32
 LINKS = ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "xgmi", "gaudi", *SLOTS, "loopback")

@@ -12,7 +12,7 @@ from planner.catalogue.stacks import stack
 from planner.estimate.host import host_operators
 from planner.estimate.step_time import step_time
 from planner.spec.cluster import Pool
-from planner.spec.plan import Plan, Recompute, Sharding
+from planner.spec.plan import Plan, Recompute, Schedule, Sharding
 from planner.spec.workload import Workload
 from planner.topology.group_links import group_links
 
@@ -23,6 +23,7 @@ WORKLOAD = Workload(8, 1024)
 USUAL = replace(profile(GPUS.accelerator, "pytorch"), launch_time=0.0)
 DDP = Plan(dp_replicate=8, compiled=0)
 FSDP = replace(DDP, dp_replicate=1, dp_shard=8, sharding=Sharding.ZERO3)
+PP = replace(DDP, dp_replicate=4, pp=2, num_microbatches=2, schedule=Schedule.ONE_F_ONE_B)
 TP = replace(DDP, dp_replicate=1, tp=8, sequence_parallel=1, micro_batch_size=8)
 
 
@@ -55,13 +56,15 @@ def test_on_a_processor_launches_add_to_the_work():
     ("figure", "plan", "unlike"),
     [
         ("tp_launch_time", TP, FSDP),
+        ("pp_launch_time", PP, TP),
         ("fsdp_launch_time", FSDP, TP),
         ("recompute_launch_time", replace(TP, recompute=Recompute.FULL), TP),
     ],
 )
 def test_what_dividing_adds_counts_where_layers_are_divided(figure, plan, unlike):
     slow = 5e-3
-    passes = 1 if figure == "recompute_launch_time" else 3
+    slots = float(plan.num_microbatches / plan.pp)
+    passes = slots if figure == "recompute_launch_time" else 3 * slots
     where = on_processors()
     assert seconds(plan, where, **{figure: slow}).host == pytest.approx(passes * slow * LAYERS)
     assert seconds(unlike, where, **{figure: slow}).host == 0
