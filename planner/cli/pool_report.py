@@ -62,7 +62,7 @@ def _way(found: PoolAnswer, way: PoolWay) -> list[str]:
         f"{way.share_of_peak:.0%}",
         f"{cost:.0%}" if cost is not None else "",
         "-".join(money),
-        way.policy,
+        f"{way.policy}{' (none is better)' if way.proven else ''}",
     ]
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
 from typing import Any
 
 from planner.economics.allocation import Counts, most_valuable, soonest_done
 from planner.economics.packing import Nodes, Solve, packed
+from planner.economics.pool_records import DONE, PoolJob, Span, Timeline
+from planner.economics.pool_state import PoolState
 from planner.quantities import Scalar, Seconds
 
 LATE = 1e6
 """How much heavier a job counts that would miss its deadline: meeting it comes before anything else."""
-DONE = 1e-9
-"""Share of a job's work that is rounding."""
 
 
 class Rule(IntEnum):
@@ -25,80 +24,6 @@ class Rule(IntEnum):
     """So that the last job is done soonest."""
     SHORTEST_FIRST = 1
     """So that most jobs are done per time: by the share of what is left that each accelerator does."""
-
-
-@dataclass(frozen=True)
-class PoolJob:
-    """A job: `work` (tokens), and its `speeds` (tokens per second) by number of accelerators, from the first that fits.
-
-    `pause` says how long it stands still when it goes from one number of accelerators to another.
-    """
-
-    name: str
-    work: Scalar
-    speeds: Mapping[int, Scalar]
-    priority: Scalar = 1.0
-    arrival: Seconds = 0.0
-    deadline: Seconds = inf
-    pause: Callable[[int, int], Seconds] = lambda before, after: 0.0
-
-
-@dataclass(frozen=True)
-class Span:
-    """One job on so many accelerators for a while; `paused` of that it is resharded."""
-
-    job: int
-    accelerators: int
-    start: Seconds
-    end: Seconds
-    paused: Seconds
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """All spans, and when each job is done; `accelerators` are those of the pool."""
-
-    jobs: tuple[PoolJob, ...]
-    accelerators: int
-    spans: tuple[Span, ...]
-    ends: tuple[Seconds, ...]
-
-    @property
-    def makespan(self) -> Seconds:
-        """Until the last job is done."""
-        return max(self.ends)
-
-    @property
-    def mean_turnaround(self) -> Seconds:
-        """From arrival to end, weighted by priority."""
-        weights = sum(job.priority for job in self.jobs)
-        waits = (job.priority * (end - job.arrival) for job, end in zip(self.jobs, self.ends, strict=True))
-        return sum(waits) / weights
-
-    @property
-    def late(self) -> int:
-        """Jobs that miss their deadlines."""
-        return sum(end > job.deadline * (1 + DONE) for job, end in zip(self.jobs, self.ends, strict=True))
-
-    @property
-    def held(self) -> Seconds:
-        """Accelerator-seconds that jobs hold."""
-        return sum(span.accelerators * (span.end - span.start) for span in self.spans)
-
-    @property
-    def paused(self) -> Seconds:
-        """Accelerator-seconds of these in which a job is resharded."""
-        return sum(span.accelerators * span.paused for span in self.spans)
-
-    @property
-    def idle_share(self) -> Scalar:
-        """Share of the pool that nobody holds until the last job is done."""
-        return max(0.0, 1 - self.held / (self.accelerators * self.makespan))
-
-    @property
-    def resizes(self) -> int:
-        """How often a running job changes its number of accelerators."""
-        return len(self.spans) - len({span.job for span in self.spans})
 
 
 def reserved(jobs: Sequence[PoolJob], accelerators: int, counts: Sequence[int]) -> Timeline:
@@ -129,7 +54,7 @@ def played(
     Every job has to fit the pool alone. With `nodes` only numbers are given that these hold side by side, jobs being
     moved together where that makes room.
     """
-    return _Pool(tuple(jobs), accelerators, rule, resize, nodes).played()
+    return _Policy(PoolState(tuple(jobs), accelerators, nodes), rule, resize).played()
 
 
 def _last(times: Sequence[Mapping[int, Seconds]], counts: Sequence[int]) -> tuple[Seconds, Seconds]:
@@ -148,50 +73,30 @@ def _sum(values: Sequence[Counts], counts: Sequence[int]) -> Scalar:
     return sum(options[n] for options, n in zip(values, counts, strict=True) if n)
 
 
-class _Pool:
-    """The jobs as they are played: what is left of each, what it has since when, and from when on it computes."""
+class _Policy:
+    """A pool divided by one rule."""
 
-    def __init__(
-        self, jobs: tuple[PoolJob, ...], accelerators: int, rule: Rule, resize: bool, nodes: Nodes | None
-    ) -> None:
-        self.jobs, self.accelerators, self.rule, self.resize, self.nodes = jobs, accelerators, rule, resize, nodes
-        self.now = min(job.arrival for job in jobs)
-        self.left = [job.work for job in jobs]
-        self.count, self.since, self.resumes = [0] * len(jobs), [0.0] * len(jobs), [0.0] * len(jobs)
-        self.ends, self.spans = [inf] * len(jobs), list[Span]()
+    def __init__(self, state: PoolState, rule: Rule, resize: bool) -> None:
+        self.state, self.rule, self.resize = state, rule, resize
+        self.jobs = state.jobs
 
     def played(self) -> Timeline:
         """Until all are done."""
-        while inf in self.ends:
-            self._divide(self._active())
-            self._go_on()
-        return Timeline(self.jobs, self.accelerators, tuple(self.spans), tuple(self.ends))
+        while not self.state.done:
+            self.state.give(self._division(self.state.active))
+            self.state.go_on()
+        return self.state.timeline
 
-    def _active(self) -> list[int]:
-        return [i for i, job in enumerate(self.jobs) if job.arrival <= self.now and self.ends[i] == inf]
-
-    def _go_on(self) -> None:
-        """To the next arrival or end."""
-        running = {i: self._end(i, self.count[i]) for i in self._active() if self.count[i]}
-        coming = [job.arrival for job in self.jobs if job.arrival > self.now]
-        after = min([*running.values(), *coming])
-        for i, end in running.items():
-            self.left[i] -= max(0.0, after - max(self.now, self.resumes[i])) * self.jobs[i].speeds[self.count[i]]
-            if end <= after or self.left[i] <= DONE * self.jobs[i].work:
-                self.ends[i] = after
-                self._take(i, 0, after)
-        self.now = after
-
-    def _divide(self, active: list[int]) -> None:
-        """Give every active job its accelerators for the time from now on."""
-        kept = {i: self.count[i] for i in active if self.count[i]}
+    def _division(self, active: list[int]) -> dict[int, int]:
+        """The accelerators of every active job for the time from now on."""
+        state = self.state
+        kept = {i: state.count[i] for i in active if state.count[i]}
         waiting = [i for i in active if i not in kept]
-        chosen = kept | self._by_rule(waiting, self.accelerators - sum(kept.values()), tuple(kept.values()))
+        chosen = kept | self._by_rule(waiting, state.accelerators - sum(kept.values()), tuple(kept.values()))
         if self.resize and kept:
-            anew = self._by_rule(active, self.accelerators, ())
+            anew = self._by_rule(active, state.accelerators, ())
             chosen = min((chosen, anew), key=lambda counts: self._outlook(active, counts))
-        for i in active:
-            self._take(i, chosen.get(i, 0), self.now)
+        return chosen
 
     def _by_rule(self, some: list[int], units: int, kept: Sequence[int]) -> dict[int, int]:
         """The division of so many accelerators among some jobs; those that get none are left out."""
@@ -213,16 +118,18 @@ class _Pool:
         self, solve: Solve, options: Sequence[Counts], units: int, kept: Sequence[int], cost: Callable[..., Any]
     ) -> tuple[int, ...] | None:
         """The best division, of those that the nodes hold if there are nodes."""
-        if self.nodes is None:
+        if self.state.nodes is None:
             return solve(options, units)
-        return packed(solve, options, units, nodes=self.nodes, kept=kept, cost=cost)
+        return packed(solve, options, units, nodes=self.state.nodes, kept=kept, cost=cost)
 
     def _worth(self, some: list[int]) -> list[dict[int, Scalar]]:
         """Jobs done per time by each number of accelerators; a deadline that it meets is worth more than all others."""
-        times = {i: {n: max(self._end_with(i, n) - self.now, DONE) for n in self.jobs[i].speeds} for i in some}
+        times = {
+            i: {n: max(self.state.end_with(i, n) - self.state.now, DONE) for n in self.jobs[i].speeds} for i in some
+        }
         each = [{n: self.jobs[i].priority / time for n, time in times[i].items()} for i in some]
         bonus = LATE * sum(max(values.values()) for values in each)
-        due = [self.jobs[i].deadline * (1 + DONE) - self.now for i in some]
+        due = [self.jobs[i].deadline * (1 + DONE) - self.state.now for i in some]
         return [
             {n: value + bonus * (times[i][n] <= left < inf) for n, value in values.items()}
             for i, values, left in zip(some, each, due, strict=True)
@@ -231,38 +138,15 @@ class _Pool:
     def _outlook(self, active: list[int], counts: Mapping[int, int]) -> Seconds:
         """What a division leads to if nothing else happens; jobs without accelerators follow the others one by one."""
         ahead = {i: self._ahead(i, counts[i]) for i in active if counts.get(i)}
-        last = max((self._end_with(i, counts[i]) for i in ahead), default=self.now)
+        last = max((self.state.end_with(i, counts[i]) for i in ahead), default=self.state.now)
         for i in active:
             if i not in ahead:
-                last += self.left[i] / max(self.jobs[i].speeds.values())
-                ahead[i] = _weighed(self.jobs[i], last) - self.now
+                last += self.state.left[i] / max(self.jobs[i].speeds.values())
+                ahead[i] = _weighed(self.jobs[i], last) - self.state.now
         if self.rule == Rule.TOGETHER:
             return max(ahead.values())
         return sum(self.jobs[i].priority * time for i, time in ahead.items())
 
     def _ahead(self, job: int, number: int) -> Seconds:
         """From now until a job would be done with so many accelerators; far longer where it would miss its deadline."""
-        return _weighed(self.jobs[job], self._end_with(job, number)) - self.now
-
-    def _end_with(self, job: int, number: int) -> Seconds:
-        """When a job would be done with so many accelerators from now on, its pause included."""
-        before = self.count[job]
-        if number == before:
-            return self._end(job, number)
-        pause = self.jobs[job].pause(before, number) if before else 0.0
-        return self.now + pause + self.left[job] / self.jobs[job].speeds[number]
-
-    def _end(self, job: int, number: int) -> Seconds:
-        """When a running job is done if nothing changes."""
-        return max(self.now, self.resumes[job]) + self.left[job] / self.jobs[job].speeds[number]
-
-    def _take(self, job: int, number: int, now: Seconds) -> None:
-        """From now on a job has another number of accelerators; the time with the former is noted."""
-        before = self.count[job]
-        if number == before:
-            return
-        if before and now > self.since[job]:
-            paused = max(0.0, min(now, self.resumes[job]) - self.since[job])
-            self.spans.append(Span(job, before, self.since[job], now, paused))
-        pause = self.jobs[job].pause(before, number) if before and number else 0.0
-        self.count[job], self.since[job], self.resumes[job] = number, now, now + pause
+        return _weighed(self.jobs[job], self.state.end_with(job, number)) - self.state.now

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from planner.economics.allocation import most_valuable, soonest_done
 from planner.economics.packing import Nodes, packed
-from planner.economics.pool_timeline import PoolJob, Rule, played, reserved, reserved_counts
+from planner.economics.pool_records import PoolJob
+from planner.economics.pool_timeline import Rule, played, reserved, reserved_counts
 from planner.economics.resharding import remote_bandwidth, resharding_time
 
 OPTIONS = st.dictionaries(st.integers(1, 6), st.floats(0.1, 10), min_size=1, max_size=4)

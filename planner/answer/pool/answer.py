@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from planner.answer.pool.jobs import JobSpec, PoolFile, read_jobs
 from planner.answer.pool.trial import PoolChoices, Trial, fabric_cost
-from planner.answer.pool.ways import HOUR, POOL, PoolWay, measure
+from planner.answer.pool.ways import HOUR, POOL, SHARED, PoolWay, measure
 from planner.answer.question import machines_of
 from planner.catalogue.prices import Price, usd_per_gpu_hour
 from planner.errors import NoFeasiblePlan, SpecError
@@ -164,7 +165,9 @@ def pool(file: str | Path, cluster: Cluster | str, choices: PoolChoices | None =
     found = sorted((way for way in ways.values() if way), key=lambda way: way.key(chosen.objective))
     if not found:
         raise NoFeasiblePlan(trial.nowhere)
-    costs = {way.name: fabric_cost(way, trial.own, chosen.objective) for way in found if way.kind == POOL}
+    shared = ways[SHARED]
+    known = measure(shared, chosen.objective) if shared and not shared.timeline.late else inf
+    costs = {w.name: fabric_cost(w, trial.own, chosen.objective, known=known) for w in found if w.kind == POOL}
     return PoolAnswer(
         file=str(file),
         cluster=machines,

@@ -152,11 +152,14 @@ def _pool_site(machines: Cluster, fabric: Fabric, asked: PoolFile) -> Site:
     )
 
 
-def fabric_cost(way: PoolWay, own: Mapping[str, Speeds], objective: str) -> tuple[Scalar, Seconds]:
+def fabric_cost(
+    way: PoolWay, own: Mapping[str, Speeds], objective: str, *, known: Seconds = inf
+) -> tuple[Scalar, Seconds]:
     """The share of speed that the fabric costs the jobs as they run in the pool, and the measure if it cost none.
 
     A job's speed over the fabric is held against that on nodes with the largest number of GPUs that both have, up to
     what it has there; jobs count by their GPU-hours. A slow fabric costs less where jobs keep to few GPUs for it.
+    `known` is what nodes give, which a pool without cost does at least.
     """
     spent = lost = 0.0
     for span in way.timeline.spans:
@@ -167,7 +170,7 @@ def fabric_cost(way: PoolWay, own: Mapping[str, Speeds], objective: str) -> tupl
         spent += hours
         lost += hours * (1 - here[both] / there[both]) if both else 0.0
     free = {job.name: _free_speeds(job.speeds, own[job.name].by_count, way.site.counts) for job in way.timeline.jobs}
-    return max(lost / spent, 0.0), measure(with_speeds(way, free, objective), objective)
+    return max(lost / spent, 0.0), min(known, measure(with_speeds(way, free, objective), objective))
 
 
 def _free_speeds(

@@ -10,8 +10,9 @@ from planner.answer.budget_checkpoints import checkpoint_size
 from planner.answer.pool.jobs import JobSpec
 from planner.answer.pool.speeds import Site, Speeds, stepped
 from planner.answer.ranked_plan import RankedPlan
-from planner.economics.packing import Nodes
-from planner.economics.pool_timeline import PoolJob, Rule, Timeline, played, reserved, reserved_counts
+from planner.economics.pool_records import PoolJob, Timeline
+from planner.economics.pool_search import key_of, searched
+from planner.economics.pool_timeline import Rule, played, reserved, reserved_counts
 from planner.economics.resharding import resharding_time
 from planner.quantities import Bytes, FlopPerSecond, Scalar, Seconds
 from planner.spec.codec import plan_to_plain
@@ -26,17 +27,22 @@ WORDS = {
     (Rule.SHORTEST_FIRST, False): "short jobs first",
 }
 RESERVED = "each on its own from arrival to end"
+SEARCHED = "as a search over divisions found"
 
 
 @dataclass(frozen=True, eq=False)
 class PoolWay:
-    """One way to run the jobs: where, by which policy, and the timeline that this gives."""
+    """One way to run the jobs: where, by which policy, and the timeline that this gives.
+
+    `proven` says that no other sequence of divisions at arrivals and ends is better.
+    """
 
     kind: str
     site: Site
     speeds: Mapping[str, Speeds]
     policy: str
     timeline: Timeline
+    proven: bool = False
 
     @property
     def name(self) -> str:
@@ -76,9 +82,7 @@ class PoolWay:
 
     def key(self, objective: str) -> tuple[float, float, float]:
         """By what ways are compared: deadlines first, then the objective, then the other one."""
-        line = self.timeline
-        both = (line.makespan, line.mean_turnaround)
-        return (line.late, *(both if objective == "makespan" else both[::-1]))
+        return key_of(self.timeline, objective)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -87,6 +91,7 @@ class PoolWay:
             "name": self.name,
             "kind": self.kind,
             "policy": self.policy,
+            "proven": self.proven,
             "makespan_h": line.makespan / HOUR,
             "mean_turnaround_h": line.mean_turnaround / HOUR,
             "late": line.late,
@@ -159,16 +164,14 @@ def shared_way(
     restart: Seconds,
     objective: str,
 ) -> PoolWay | None:
-    """The best of all policies: each rule with and without resizing, and each job on its own.
+    """The best of all policies (each rule with and without resizing, each job on its own) and of a search.
 
     None where a job fits on no number of accelerators.
     """
     if not all(speeds[job.name].plans for job in jobs):
         return None
-    timed = _timed(jobs, site, speeds, restart)
-    lines = _lines(timed, site.accelerators, None if kind == POOL else site.nodes)
-    ways = [PoolWay(kind, site, speeds, policy, line) for policy, line in lines.items()]
-    return min(ways, key=lambda way: way.key(objective))
+    policy, line, proven = _best_line(_timed(jobs, site, speeds, restart), site, kind, objective)
+    return PoolWay(kind, site, speeds, policy, line, proven)
 
 
 def _on_whole_nodes(speeds: Speeds, site: Site, stated: int | None) -> Speeds:
@@ -182,23 +185,26 @@ def _on_whole_nodes(speeds: Speeds, site: Site, stated: int | None) -> Speeds:
 
 
 def with_speeds(way: PoolWay, speeds: Mapping[str, Mapping[int, Scalar]], objective: str) -> PoolWay:
-    """The best policy for the same jobs at other speeds, on any number of accelerators."""
+    """The best timeline for the same jobs at other speeds, on any number of accelerators."""
     jobs = [replace(job, speeds=speeds[job.name]) for job in way.timeline.jobs]
-    lines = _lines(jobs, way.timeline.accelerators, None)
-    return min((replace(way, timeline=line) for line in lines.values()), key=lambda each: each.key(objective))
+    policy, line, proven = _best_line(jobs, way.site, POOL, objective)
+    return replace(way, policy=policy, timeline=line, proven=proven)
 
 
-def _lines(jobs: Sequence[PoolJob], accelerators: int, nodes: Nodes | None) -> dict[str, Timeline]:
-    """The timeline of each policy: the rules with and without resizing, and each job on its own."""
+def _best_line(jobs: Sequence[PoolJob], site: Site, kind: str, objective: str) -> tuple[str, Timeline, bool]:
+    """The best policy's timeline, or a better one of a search, and whether none is better; with what it is called."""
+    nodes = None if kind == POOL else site.nodes
     lines = {
-        WORDS[rule, resize]: played(jobs, accelerators, rule, resize=resize, nodes=nodes)
+        WORDS[rule, resize]: played(jobs, site.accelerators, rule, resize=resize, nodes=nodes)
         for rule in Rule
         for resize in (False, True)
     }
-    counts = reserved_counts(jobs, accelerators, nodes)
+    counts = reserved_counts(jobs, site.accelerators, nodes)
     if counts is not None:
-        lines[RESERVED] = reserved(jobs, accelerators, counts)
-    return lines
+        lines[RESERVED] = reserved(jobs, site.accelerators, counts)
+    policy, known = min(lines.items(), key=lambda each: key_of(each[1], objective))
+    line, proven = searched(known, objective, nodes)
+    return (policy if line is known else SEARCHED), line, proven
 
 
 def _timed(jobs: Sequence[JobSpec], site: Site, speeds: Mapping[str, Speeds], restart: Seconds) -> list[PoolJob]:

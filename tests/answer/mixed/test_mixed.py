@@ -14,6 +14,7 @@ from planner.answer.mixed.stages import as_it_is, layers_dealt_anew, pipeline_of
 from planner.answer.mixed.ways import ALONE, BATCHES, LAYERS, ONE_PACE
 from planner.answer.question import ask
 from planner.answer.recommend import recommend
+from planner.answer.simulation import Circumstances, simulated
 from planner.catalogue.hardware import cluster
 from planner.errors import NoFeasiblePlan, SpecError
 from planner.search.enumerate import enumerate_plans
@@ -164,6 +165,15 @@ def test_a_pipeline_of_equal_ranks_takes_what_recommend_says():
     step = as_it_is(question, parts_of(question), STAGED)
     assert step.seconds == pytest.approx(evaluate(question, STAGED).step_time)
     assert max(step.peaks) == pytest.approx(evaluate(question, STAGED).peak)
+
+
+@pytest.mark.parametrize("first", [8, 10, 12])
+def test_unequal_stages_take_what_the_simulation_plays(generations, first):
+    """Independent code plays every action, with the fast accelerator under the first pipeline rank."""
+    plan = replace(STAGED, pp=2, tp=2, first_stage_layers=first, last_stage_layers=16 - first)
+    step = as_it_is(generations, parts_of(generations), plan)
+    played = simulated(evaluate(generations, plan), Circumstances(parts={0: "h100-sxm"})).simulation
+    assert step.seconds == pytest.approx(played.makespan, rel=0.01)
 
 
 def test_the_split_of_layers_that_is_found_is_the_best_of_all(generations):
