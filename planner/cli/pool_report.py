@@ -14,6 +14,7 @@ from planner.spec.plan import Offload
 _WAYS = [
     Heading("way", 1, left=True),
     Heading("all done\n(h)", 1),
+    Heading("interval,\n80 % (h)", 3),
     Heading("mean turn-\naround (h)", 1),
     Heading("late", 3),
     Heading("GPU-hours\nidle", 2),
@@ -54,6 +55,7 @@ def _way(found: PoolAnswer, way: PoolWay) -> list[str]:
     return [
         way.name,
         three_digits(line.makespan / HOUR),
+        "-".join(three_digits(float(end) / HOUR) for end in (way.interval.low, way.interval.high)),
         three_digits(line.mean_turnaround / HOUR),
         f"{line.late}" if any(each.timeline.late for each in found.ways) else "",
         f"{way.idle_share:.0%}",

@@ -21,8 +21,8 @@ def test_first_line_is_the_answer_and_last_line_the_question(planner, unequal):
     assert result.exit_code == 0, result.stderr
     first, *_, last = result.stdout.splitlines()
     assert re.match(
-        r"Train llama-3\.2-1b on unequal with uneven (layers|micro-batches) on .+, [\d.]+ m?s per step, "
-        r"[\d,]+ tokens/s, "
+        r"Train llama-3\.2-1b on unequal with uneven (layers|micro-batches) on .+, [\d.]+ m?s per step "
+        r"\(.+ to .+, \w+\), [\d,]+ tokens/s, "
         r"[\d.]+ times as fast as one pace for all and [\d.]+ times as fast as h100-sxm alone",
         first,
     )

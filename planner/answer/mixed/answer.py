@@ -63,10 +63,11 @@ class MixedAnswer:
     def sentence(self) -> str:
         """The answer in one sentence."""
         best, asked = self.best, self.question
+        low, high = (format_seconds(float(end)) for end in (best.interval.low, best.interval.high))
         return (
             f"Train {asked.model.name} on {asked.cluster.name} with {best.name}: {best.plan_name}"
-            f"{self._shares()}, {format_seconds(best.step_time)} per step, {best.tokens_per_s:,.0f} tokens/s"
-            f"{self._against()}{self._fewer()}."
+            f"{self._shares()}, {format_seconds(best.step_time)} per step ({low} to {high}, {best.profile.level}), "
+            f"{best.tokens_per_s:,.0f} tokens/s{self._against()}{self._fewer()}."
         )
 
     @property

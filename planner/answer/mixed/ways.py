@@ -19,11 +19,13 @@ from planner.answer.recommend import best_plan
 from planner.catalogue.prices import Price, usd_per_gpu_hour
 from planner.economics.cost_of_run import SECONDS_PER_HOUR, cost_per_million_tokens
 from planner.errors import NoFeasiblePlan, SpecError
+from planner.estimate.interval import Interval, step_time_interval
 from planner.estimate.stages import layout
 from planner.explain.words import short_name
 from planner.quantities import GIB, Bytes, Scalar, Seconds
 from planner.spec.codec import plan_to_plain
 from planner.spec.plan import Plan
+from planner.spec.profile import Profile
 
 ONE_PACE, ALONE = "one pace", "alone"
 BATCHES, LAYERS = "uneven micro-batches", "uneven layers"
@@ -106,6 +108,16 @@ class Way:
         return short_name(self.plan)
 
     @property
+    def profile(self) -> Profile:
+        """Of the parts' efficiencies those that are known least well."""
+        return max((share.part.question.profile for share in self.shares), key=lambda each: each.error)
+
+    @property
+    def interval(self) -> Interval:
+        """80 % interval of the step time."""
+        return step_time_interval(self.step_time, self.profile)
+
+    @property
     def tokens_per_s(self) -> float:
         """Tokens per second of all parts together."""
         return self.question.workload.tokens_per_step / self.step_time
@@ -147,6 +159,8 @@ class Way:
             "plan_name": self.plan_name,
             "plan": plan_to_plain(self.plan),
             "step_time_s": self.step_time,
+            "step_time_interval_s": [float(self.interval.low), float(self.interval.high)],
+            "level": self.profile.level,
             "tokens_per_s": self.tokens_per_s,
             "usd_per_million_tokens_range": price,
             "parts": [share.as_dict() for share in self.shares],

@@ -14,6 +14,7 @@ from planner.economics.pool_records import PoolJob, Timeline
 from planner.economics.pool_search import key_of, searched
 from planner.economics.pool_timeline import Rule, played, reserved, reserved_counts
 from planner.economics.resharding import resharding_time
+from planner.estimate.interval import Interval, step_time_interval
 from planner.quantities import Bytes, FlopPerSecond, Scalar, Seconds
 from planner.spec.codec import plan_to_plain
 
@@ -48,6 +49,12 @@ class PoolWay:
     def name(self) -> str:
         """The kind, and the fabric of a pool."""
         return f"pool over {self.site.name}" if self.kind == POOL else self.kind
+
+    @property
+    def interval(self) -> Interval:
+        """80 % interval of the makespan: errors of speeds are mostly shared, so that all jobs are slower or faster."""
+        profiles = (plan.question.profile for each in self.speeds.values() for plan in each.plans.values())
+        return step_time_interval(self.timeline.makespan, max(profiles, key=lambda profile: profile.error))
 
     @property
     def useful(self) -> FlopPerSecond:
@@ -93,6 +100,7 @@ class PoolWay:
             "policy": self.policy,
             "proven": self.proven,
             "makespan_h": line.makespan / HOUR,
+            "makespan_interval_h": [float(self.interval.low) / HOUR, float(self.interval.high) / HOUR],
             "mean_turnaround_h": line.mean_turnaround / HOUR,
             "late": line.late,
             "gpu_hours_held": line.held / HOUR,
