@@ -28,6 +28,7 @@ from planner.emit.megatron import layout
 from planner.errors import NoFeasiblePlan, SpecError
 from planner.estimate.interval import tie
 from planner.quantities import format_seconds, three_digits
+from planner.spec.cluster import Cluster
 
 SCHEMA_VERSION = 1
 WAITS = 0.005
@@ -86,8 +87,8 @@ class MixedAnswer:
         waiting = [share for share in even.shares if 1 - share.busy > WAITS]
         if not waiting:
             return "all parts take as long for the same work: none waits for a slower one"
-        waits = " and ".join(f"{share.part.name} waits {1 - share.busy:.0%} of every step" for share in waiting)
-        return f"with even work {waits} for {slowest.part.name}"
+        waits = ", ".join(f"{share.part.name} waits {1 - share.busy:.0%}" for share in waiting)
+        return f"with even work {waits} of every step for {slowest.part.name}"
 
     @property
     def verdicts(self) -> tuple[str, ...]:
@@ -163,7 +164,8 @@ class MixedAnswer:
     def _against(self) -> str:
         """How much faster it is than one pace and than the best part alone."""
         alone_best = self.best_of(ALONE)
-        even = "the first plan of recommend" if self.best.kind in (REPLICAS, STAGES) else "one pace for all"
+        alike = len({pool.node.accelerator.name for pool in self.question.cluster.pools}) == 1
+        even = "the first plan of recommend" if alike else "one pace for all"
         others = [(even, self.even), (alone_best.name if alone_best else "", alone_best)]
         words = [
             f"{other.step_time / self.best.step_time:.2f} times as fast as {name}"
@@ -199,13 +201,13 @@ def mixed(question: Question, even: RankedPlan | None = None) -> MixedAnswer:
             even = best_plan(asked)
         except NoFeasiblePlan as error:
             refused = error
-    found, missing = list(ways_of(asked, even)), []
+    found, missing = list(ways_of(asked, even, asked.cluster)), []
     for part in parts:
         way = alone(asked, part)
         found += [way] if way else []
         missing += [] if way else [part.name]
     for chosen in subsets(parts):
-        found += _ways_on(only(asked, chosen))
+        found += _ways_on(only(asked, chosen), asked.cluster)
     if not found:
         raise refused or NoFeasiblePlan(f"nothing fits {asked.cluster.name} in any way")
     if asked.objective == "usd" and not any(way.price for way in found):
@@ -218,12 +220,12 @@ def leads(question: Question) -> bool:
     return is_mixed(question.cluster) and question.objective != "memory" and question.choices.target is None
 
 
-def _ways_on(question: Question) -> list[Way]:
+def _ways_on(question: Question, whole: Cluster) -> list[Way]:
     """The ways to use some of the parts."""
     even = None
     with suppress(*NOTHING):
         even = best_plan(question)
-    return list(ways_of(question, even))
+    return list(ways_of(question, even, whole))
 
 
 def _key(objective: str) -> Any:

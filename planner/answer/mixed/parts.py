@@ -68,14 +68,16 @@ def arranged(question: Question) -> Question:
     return replace(question, cluster=replace(question.cluster, pools=pools))
 
 
-def parts_of(question: Question) -> tuple[Part, ...]:
-    """The parts of an arranged question's cluster, in the order of its ranks.
+def parts_of(question: Question, whole: Cluster | None = None) -> tuple[Part, ...]:
+    """The parts of an arranged question's cluster, in the order of its ranks; named as in the `whole` cluster.
 
     Raises SpecError where the accelerator of a part has no such precision.
     """
-    groups = _grouped(question.cluster.pools)
+    named = _grouped((whole or question.cluster).pools)
+    names = _names(named)
     parts, first = [], 0
-    for group, name in zip(groups, _names(groups), strict=True):
+    for group in _grouped(question.cluster.pools):
+        name = next(name for name, each in zip(names, named, strict=True) if _alike(each[0], group[0]))
         part = Part(name, group, first, _on(question, group[0]))
         parts.append(part)
         first += part.gpus

@@ -21,6 +21,7 @@ from planner.search.enumerate import enumerate_plans
 from planner.search.rank import CHUNK
 from planner.search.refine import MOST_ACTIONS
 from planner.search.unequal_stages import Stretch, UnequalPipeline, UnequalStep
+from planner.spec.cluster import Cluster
 from planner.spec.plan import Offload, Plan, RankOrder
 from planner.topology.group_links import placed_links
 
@@ -63,14 +64,14 @@ def stages_apart(plans: Plan, parts: Sequence[Part]) -> Column:
     return outermost & alone & short & several & within_parts(plans, parts, plans.world_size // plans.pp)
 
 
-def uneven_stages(question: Question, even: Plan | None = None) -> UnevenStages:
+def uneven_stages(question: Question, even: Plan | None = None, *, whole: Cluster | None = None) -> UnevenStages:
     """The best pipeline with its stages within the parts of the cluster, in any order of them.
 
     `even` is among the plans that are tried if its stages are apart. Raises NoFeasiblePlan where none is, or none fits.
     """
     if any(name in question.fix for name in ENDS):
         raise NoFeasiblePlan("the layers of the first or the last stage are fixed")
-    orders = [(asked, parts_of(asked)) for asked in _orders(question)]
+    orders = [(asked, parts_of(asked, whole or question.cluster)) for asked in _orders(question)]
     plans = _promising(*orders[0])
     if even is not None and stages_apart(even.columns(), orders[0][1])[0]:
         plans.insert(0, (0.0, even))

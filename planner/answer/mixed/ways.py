@@ -23,6 +23,7 @@ from planner.estimate.interval import Interval, step_time_interval
 from planner.estimate.stages import layout
 from planner.explain.words import short_name
 from planner.quantities import GIB, Bytes, Scalar, Seconds
+from planner.spec.cluster import Cluster
 from planner.spec.codec import plan_to_plain
 from planner.spec.plan import Plan
 from planner.spec.profile import Profile
@@ -168,16 +169,19 @@ class Way:
         }
 
 
-def ways_of(question: Question, even: RankedPlan | None) -> Iterator[Way]:
-    """The ways to use all parts of an arranged question's cluster; `even` is its best plan at one pace, if any fits."""
-    parts = parts_of(question)
+def ways_of(question: Question, even: RankedPlan | None, whole: Cluster) -> Iterator[Way]:
+    """The ways to use all parts of an arranged question's cluster, which are named as in the `whole`.
+
+    `even` is the best plan at one pace, if any fits.
+    """
+    parts = parts_of(question, whole)
     if even is not None:
         yield one_pace(question, parts, even)
     plan, found = even.plan if even else None, list[Way]()
     with suppress(*NOTHING):
         found.append(_by_batches(question, parts, uneven_replicas(question, parts, plan)))
     with suppress(*NOTHING):
-        found.append(_by_layers(question, uneven_stages(question, plan)))
+        found.append(_by_layers(question, uneven_stages(question, plan, whole=whole)))
     for way in found:
         if plan is None or way.kind in (BATCHES, LAYERS) or way.plan.as_dict() != plan.as_dict():
             yield way
@@ -202,7 +206,7 @@ def alone(question: Question, part: Part) -> Way | None:
         share = PartShare(part, (), (), 1.0, best.peak)
         return Way(ALONE, asked, best.plan, best.step_time, (share,))
     with suppress(*NOTHING):  # the batch may not divide by its replicas
-        own = parts_of(asked)
+        own = parts_of(asked, question.cluster)
         return replace(_by_batches(asked, own, uneven_replicas(asked, own)), kind=ALONE)
     return None
 

@@ -229,6 +229,20 @@ def test_loss_weights_make_the_mean_over_replicas_that_over_sequences(found):
     assert total / replicas == pytest.approx(1.0)
 
 
+def test_three_parts_keep_their_names_in_every_choice_of_them():
+    """Two parts have the same accelerator, so that parts go by their nodes, also where one of the two is left out."""
+    answer = mixed(asked(joined("1xdgx-h100", "1xaws-p5", "1xdgx-a100")))
+    names = {"dgx-h100", "aws-p5", "dgx-a100"}
+    assert {share.part.name for way in answer.ways for share in way.shares} == names
+    rests = [text.removeprefix("without ").partition(":")[0] for text in answer.verdicts]
+    assert sorted(rests) == sorted(
+        [
+            *names,
+            *(f"{a} and {b}" for a, b in [("dgx-h100", "aws-p5"), ("dgx-h100", "dgx-a100"), ("aws-p5", "dgx-a100")]),
+        ]
+    )
+
+
 def test_what_running_it_takes_is_said(generations):
     batches, layers = (mixed(asked(generations.cluster, fix=fix)) for fix in ("pp=1", "pp=2,tp=8"))
     assert "multiply each micro-batch's mean loss by" in batches.how
