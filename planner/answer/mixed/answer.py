@@ -14,8 +14,6 @@ from planner.answer.mixed.ways import (
     LAYERS,
     NOTHING,
     ONE_PACE,
-    REPLICAS,
-    STAGES,
     Way,
     alone,
     subsets,
