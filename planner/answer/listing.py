@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.answer.choices import OBJECTIVES, OFFLOADS
 from planner.catalogue import hardware
 from planner.catalogue.models import model, model_names
 from planner.catalogue.stacks import stack, stack_names
+from planner.emit.targets import LAUNCHERS, TRAINER_STACKS
 from planner.quantities import GB, GIB, format_count
+from planner.spec.workload import ATTENTION_BACKENDS, METHODS, OPTIMIZERS, PRECISIONS, STATES
 
 
 def _text(value: Any) -> str:
@@ -62,6 +65,21 @@ ALIASES = TableColumn("aliases", "aliases", 5, left=True)
 def listing(kind: str) -> Listing:
     """Everything of a kind: models, gpus, nodes, networks, stacks. Raises KeyError for another."""
     return LISTINGS[kind]()
+
+
+def choice_names() -> dict[str, tuple[str, ...]]:
+    """What each choice of a question that has names may be; `trainer` and `launcher` are the parts of a target."""
+    return {
+        "precision": PRECISIONS,
+        "state": STATES,
+        "optimizer": OPTIMIZERS,
+        "method": METHODS,
+        "attention": ATTENTION_BACKENDS,
+        "offload": OFFLOADS,
+        "objective": OBJECTIVES,
+        "trainer": tuple(TRAINER_STACKS),
+        "launcher": LAUNCHERS,
+    }
 
 
 def _models() -> Listing:

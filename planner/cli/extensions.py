@@ -10,6 +10,11 @@ from planner.errors import PlannerError
 
 EXTRAS = {"calibrate": "calibration", "tune": "calibration", "app": "app"}
 """Command -> the extra of the package that brings what it imports."""
+SUMMARIES = {
+    "app": "Explore plans by eye, in a browser.",
+    "calibrate": "Measure this machine, and show what a profile rests on.",
+}
+"""Command -> its line in the help, so that the help imports none of them."""
 
 
 class MissingExtra(PlannerError):
@@ -24,7 +29,10 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 def installed() -> dict[str, str]:
     """Name of each registered command -> where it comes from, for the help."""
-    return {name: f"From {point.module.partition('.')[0]}." for name, point in sorted(_entry_points().items())}
+    return {
+        name: SUMMARIES.get(name, f"From {point.module.partition('.')[0]}.")
+        for name, point in sorted(_entry_points().items())
+    }
 
 
 def how_to_install(name: str) -> str:

@@ -1,0 +1,1 @@
+"""The charts: from records of planner to what altair draws."""
