@@ -191,7 +191,7 @@ def _workload(model: Model, cluster: Cluster, chosen: Choices) -> tuple[Workload
         "usd_per_gpu_hour": chosen.usd_per_gpu_hour,
     }
     job = Workload(batch, seq_len, **{name: value for name, value in fields.items() if value is not None})
-    _check_precision(job, cluster)
+    check_precision(job, cluster)
     return job, tuple(_assumed(job, chosen))
 
 
@@ -214,7 +214,8 @@ def _usual_precision(cluster: Cluster) -> str:
     return next((name for name in PREFERRED_PRECISIONS if name in peaks), next(iter(peaks)))
 
 
-def _check_precision(job: Workload, cluster: Cluster) -> None:
+def check_precision(job: Workload, cluster: Cluster) -> None:
+    """Raise SpecError where the cluster's accelerator has no matrix peak in the job's precision."""
     peaks = cluster.accelerator.peak
     if job.precision not in peaks:
         raise SpecError(

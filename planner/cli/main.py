@@ -23,6 +23,7 @@ COMMANDS = {
     "scale": "Say how far a model scales on a node type, for one or several networks.",
     "mixed": "Say how to use a cluster of unequal nodes: uneven work, or without the slow ones.",
     "max": "Say the longest sequence, largest batch or model that fits a cluster, and the fastest.",
+    "compare": "Set plans, clusters, networks, methods or models side by side, or say what a change would do.",
     "emit": "Write the files that run a plan, for a trainer and a launcher.",
     "import": "Read a framework's settings as a plan, and say what it will do.",
     "explain": "Show every term of a plan's time and memory with its value, formula and source.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -108,6 +109,24 @@ def _options(function: F) -> F:
     for option in reversed((*WORKLOAD_OPTIONS, *SOFTWARE_OPTIONS, *SEARCH_OPTIONS, quiet_option, json_option)):
         function = option(function)
     return function
+
+
+def compared_options(function: F) -> F:
+    """Every option of a question, with commas between several values; each `--fix` is a text of its own."""
+    declared: list[click.Option] = _options(lambda: None).__click_params__  # type: ignore[attr-defined]
+    function.__dict__.setdefault("__click_params__", []).extend(_several(option) for option in declared)
+    return function
+
+
+def _several(option: click.Option) -> click.Option:
+    """The option as one that takes several values as text; a switch as it is."""
+    if option.is_flag:
+        return option
+    names = "|".join(option.type.choices) if isinstance(option.type, click.Choice) else str(option.metavar)
+    several = copy(option)
+    several.type, several.callback = click.STRING, None
+    several.metavar = names if option.multiple else f"{names},..."
+    return several
 
 
 def question_from(asked: dict[str, Any], *, quiet: bool) -> Question:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from math import erf, inf, sqrt
+from math import erf, hypot, inf, sqrt
 
 import numpy as np
 
@@ -73,12 +73,14 @@ def p_fits(peak: float, usable: Bytes, profile: Profile) -> float:
     return _normal(np.log(usable / peak) / profile.memory_error)
 
 
-def p_faster(step_time: float, other: float, profile: Profile) -> float:
+def p_faster(step_time: float, other: float, profile: Profile, elsewhere: Profile | None = None) -> float:
     """Chance that the first plan is measured faster than the other, from the error that they do not share.
 
     Each plan's own error is normal in the logarithm with the profile's `plan_error`; the difference has sqrt(2) of it.
+    The other plan's profile is given where it runs `elsewhere` (other hardware or software): then they share none.
     """
-    return _normal(np.log(other / step_time) / (sqrt(2) * profile.plan_error))
+    spread = sqrt(2) * profile.plan_error if elsewhere is None else hypot(profile.error, elsewhere.error)
+    return _normal(np.log(other / step_time) / spread)
 
 
 def tie(step_time: float, other: float, profile: Profile) -> bool:

@@ -21,6 +21,7 @@ FROZEN = {
     "min-gpus": ["MODEL", *QUESTION, "--gpu", "--days"],
     "scale": ["MODEL", *QUESTION, "NODETYPE", "--gpus", "--weak", "--strong", "--max-global-batch-size"],
     "mixed": ["MODEL", "CLUSTER", *QUESTION],
+    "compare": ["SIDES", *QUESTION, "--what-if"],
     "max": ["MODEL", "CLUSTER", *QUESTION, "--solve"],
     "emit": ["PLAN", "--target", "--into", "--force", "--json"],
     "import nccl-tests": ["LOGS", "--csv", "--force", "--json"],
