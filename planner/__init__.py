@@ -10,24 +10,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.answer.budget import budget as budget
+    from planner.answer.budget_assumptions import BudgetChoices as BudgetChoices
     from planner.answer.choices import Choices as Choices
     from planner.answer.compared.comparison import compare as compare
     from planner.answer.compared.sides import Side as Side
     from planner.answer.compared.sides import sides as sides
     from planner.answer.compared.what_if import what_if as what_if
+    from planner.answer.dumps import HostReport as HostReport
+    from planner.answer.dumps import check_files as check_files
+    from planner.answer.dumps import host_report as host_report
+    from planner.answer.dumps import nccl_tables as nccl_tables
+    from planner.answer.emission import emission as emission
     from planner.answer.evaluate import evaluate as evaluate
     from planner.answer.explanation import explanation as explanation
+    from planner.answer.fits import FitReport as FitReport
+    from planner.answer.fits import fit_report as fit_report
     from planner.answer.fits import fits as fits
+    from planner.answer.largest import largest as largest
     from planner.answer.link_traffic import link_traffic as link_traffic
+    from planner.answer.listing import choice_names as choice_names
+    from planner.answer.listing import listing as listing
+    from planner.answer.min_gpus import MinGpus as MinGpus
+    from planner.answer.min_gpus import min_gpus as min_gpus
     from planner.answer.mixed.answer import mixed as mixed
+    from planner.answer.nearest import Software as Software
+    from planner.answer.nearest import fix_text as fix_text
+    from planner.answer.plan_files import plan_file_of as plan_file_of
     from planner.answer.plan_files import read_plan as read_plan
     from planner.answer.plan_files import write_plan as write_plan
     from planner.answer.pool.answer import pool as pool
     from planner.answer.pool.trial import PoolChoices as PoolChoices
     from planner.answer.question import Question as Question
     from planner.answer.question import ask as ask
+    from planner.answer.ranked_plan import RankedPlan as RankedPlan
     from planner.answer.recommend import recommend as recommend
     from planner.answer.recommendation import Recommendation as Recommendation
+    from planner.answer.scaling import Scaling as Scaling
+    from planner.answer.scaling import scaling as scaling
+    from planner.answer.simulation import Circumstances as Circumstances
+    from planner.answer.simulation import SimulatedStep as SimulatedStep
+    from planner.answer.simulation import simulated as simulated
     from planner.catalogue.hardware import accelerator as accelerator
     from planner.catalogue.hardware import cluster as cluster
     from planner.catalogue.hardware import network as network
@@ -36,6 +59,8 @@ if TYPE_CHECKING:
     from planner.catalogue.models import model_names as model_names
     from planner.catalogue.profiles import profile as profile
     from planner.catalogue.stacks import stack as stack
+    from planner.dumps.cluster_toml import cluster_toml as cluster_toml
+    from planner.dumps.collectives_csv import csv_text as csv_text
     from planner.errors import FileFormatError as FileFormatError
     from planner.errors import NoFeasiblePlan as NoFeasiblePlan
     from planner.errors import PlannerError as PlannerError
@@ -44,12 +69,24 @@ if TYPE_CHECKING:
     from planner.estimate.memory import memory_use as memory_use
     from planner.estimate.step_time import step_time as step_time
     from planner.estimate.throughput import throughput as throughput
+    from planner.quantities import format_bandwidth as format_bandwidth
+    from planner.quantities import format_bytes as format_bytes
+    from planner.quantities import format_count as format_count
+    from planner.quantities import format_seconds as format_seconds
     from planner.search.enumerate import enumerate_plans as enumerate_plans
+    from planner.simulate.trace import chrome_trace as chrome_trace
+    from planner.spec.cluster import Cluster as Cluster
     from planner.spec.model import Model as Model
     from planner.spec.plan import Plan as Plan
     from planner.spec.workload import Workload as Workload
+    from planner.topology.describe import describe as describe
+    from planner.topology.describe import link_class as link_class
     from planner.topology.graph import graph as graph
     from planner.topology.group_links import group_links as group_links
+    from planner.validate.collectives_report import CollectivesReport as CollectivesReport
+    from planner.validate.collectives_report import collectives_report as collectives_report
+    from planner.validate.report import RunsReport as RunsReport
+    from planner.validate.report import runs_report as runs_report
 
 _MODULES = {
     "model": "planner.catalogue.models",
@@ -88,6 +125,43 @@ _MODULES = {
     "link_traffic": "planner.answer.link_traffic",
     "write_plan": "planner.answer.plan_files",
     "read_plan": "planner.answer.plan_files",
+    "budget": "planner.answer.budget",
+    "BudgetChoices": "planner.answer.budget_assumptions",
+    "check_files": "planner.answer.dumps",
+    "host_report": "planner.answer.dumps",
+    "HostReport": "planner.answer.dumps",
+    "nccl_tables": "planner.answer.dumps",
+    "emission": "planner.answer.emission",
+    "fit_report": "planner.answer.fits",
+    "FitReport": "planner.answer.fits",
+    "largest": "planner.answer.largest",
+    "choice_names": "planner.answer.listing",
+    "listing": "planner.answer.listing",
+    "min_gpus": "planner.answer.min_gpus",
+    "MinGpus": "planner.answer.min_gpus",
+    "fix_text": "planner.answer.nearest",
+    "Software": "planner.answer.nearest",
+    "plan_file_of": "planner.answer.plan_files",
+    "RankedPlan": "planner.answer.ranked_plan",
+    "scaling": "planner.answer.scaling",
+    "Scaling": "planner.answer.scaling",
+    "Circumstances": "planner.answer.simulation",
+    "simulated": "planner.answer.simulation",
+    "SimulatedStep": "planner.answer.simulation",
+    "cluster_toml": "planner.dumps.cluster_toml",
+    "csv_text": "planner.dumps.collectives_csv",
+    "format_bandwidth": "planner.quantities",
+    "format_bytes": "planner.quantities",
+    "format_count": "planner.quantities",
+    "format_seconds": "planner.quantities",
+    "chrome_trace": "planner.simulate.trace",
+    "Cluster": "planner.spec.cluster",
+    "describe": "planner.topology.describe",
+    "link_class": "planner.topology.describe",
+    "collectives_report": "planner.validate.collectives_report",
+    "CollectivesReport": "planner.validate.collectives_report",
+    "runs_report": "planner.validate.report",
+    "RunsReport": "planner.validate.report",
     "PlannerError": "planner.errors",
     "SpecError": "planner.errors",
     "FileFormatError": "planner.errors",
