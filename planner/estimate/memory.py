@@ -51,6 +51,11 @@ def memory_use(
     return use[0] if plans.is_scalar else use
 
 
+def peak_memory(model: Model, plans: Plan, workload: Workload, stack: Stack) -> Bytes:
+    """The peak of every plan of columns alone, up to rounding: a third of the work of `memory_use`."""
+    return _summed(_parts(model, plans, workload, stack), "total").max(axis=(0, 1))
+
+
 def memory_timeline(model: Model, plan: Plan, workload: Workload, stack: Stack) -> dict[tuple[Role, Moment], MemoryUse]:
     """Every rank role and moment of one plan: what `memory_use` takes the maximum of."""
     parts = _parts(model, plan.columns(), workload, stack)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from planner.cost.optimizers import OPTIMIZERS
 from planner.distinct import distinct
 from planner.estimate.memory import memory_use
 from planner.estimate.records import StepTime
@@ -20,7 +21,7 @@ from planner.quantities import Column, Seconds
 from planner.rows import concatenate
 from planner.search.advice import Case, nothing_fits
 from planner.search.enumerate import Candidates, enumerate_plans
-from planner.search.fitting import fitting
+from planner.search.fitting import fitting, memory_limit, peaks
 from planner.search.rank import CHUNK, Scored
 from planner.search.sorting import first_rows
 from planner.spec.cluster import Cluster
@@ -38,7 +39,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Feasible:
-    """The plans of a case that are legal and fit: rows of its candidates, and the peak of each in bytes.
+    """The plans of a case that are legal and fit: rows of its candidates.
 
     `lead` is for each the twin that is timed first, as an index of these rows.
     """
@@ -46,7 +47,6 @@ class Feasible:
     case: Case
     candidates: Candidates
     rows: Column
-    peak: Column
     lead: Column
 
     @classmethod
@@ -54,17 +54,11 @@ class Feasible:
         """All of a case. Raises SpecError and NoFeasiblePlan as `search` does."""
         inputs = case.model, case.cluster, case.workload
         candidates = enumerate_plans(*inputs, stack=case.stack, fix=case.fix)
-        memory = fitting(candidates, *inputs, case.stack, estimate=memory_use)
-        if not memory.fits.any():
+        rows = _fitting_rows(case, candidates)
+        if not len(rows):
+            memory = fitting(candidates, *inputs, case.stack, estimate=memory_use)
             raise nothing_fits(case, candidates, memory, memory_use)
-        rows = np.flatnonzero(memory.fits)
-        return cls(
-            case,
-            candidates,
-            rows,
-            memory.peak[rows],
-            _leads(candidates.plans[rows], alike=len(case.model.layer_kinds) == 1),
-        )
+        return cls(case, candidates, rows, _leads(candidates.plans[rows], alike=len(case.model.layer_kinds) == 1))
 
     def serves(self, cluster: Cluster) -> bool:
         """Whether a cluster of the same nodes has the same plans: rank orders differ where the network has borders."""
@@ -122,17 +116,30 @@ class _Timed:
         """The fastest with their estimates."""
         case, candidates, rows = self.feasible.case, self.feasible.candidates, self.feasible.rows
         timed = np.flatnonzero(self.seconds <= self.fastest.max())
-        keys = self.seconds[timed], self.feasible.peak[timed]
-        best = timed[first_rows(candidates.plans[rows[timed]], keys, len(self.fastest))]
-        found = candidates.rows(rows[best])
+        plans = candidates.rows(rows[timed])
+        memory = memory_use(case.model, plans, case.workload, case.stack)
+        order = first_rows(plans, (self.seconds[timed], memory.peak), len(self.fastest))
+        best = timed[order]
         times = [self.parts[part][[place]] for part, place in zip(self.part_of[best], self.place[best], strict=True)]
-        return Scored(found, concatenate(times), memory_use(case.model, found, case.workload, case.stack))
+        return Scored(plans[order], concatenate(times), memory[order])
 
     def _time(self, which: Column) -> StepTime:
         case = self.feasible.case
         plans = self.feasible.candidates.rows(self.feasible.rows[which])
         links, inputs = placed_links(plans, self.cluster), (case.workload, self.cluster)
         return step_time(case.model, plans, *inputs, links, profile=self.profile, stack=case.stack)
+
+
+def _fitting_rows(case: Case, candidates: Candidates) -> Column:
+    """The candidates that fit. What is near the limit, and what hosts hold, is estimated in full."""
+    model, workload, stack = case.model, case.workload, case.stack
+    if OPTIMIZERS[workload.optimizer].paged or (np.asarray(candidates.plans.offload) != Offload.NONE).any():
+        return np.flatnonzero(fitting(candidates, model, case.cluster, workload, stack, estimate=memory_use).fits)
+    peak, limit = peaks(candidates, model, workload, stack), memory_limit(case.cluster)
+    near = np.flatnonzero(np.abs(peak - limit) <= ROUNDING * limit)
+    if len(near):
+        peak[near] = memory_use(model, candidates.rows(near), workload, stack).peak
+    return np.flatnonzero(peak <= limit)
 
 
 def _leads(plans: Plan, *, alike: bool) -> Column:

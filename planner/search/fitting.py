@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.estimate.interval import FULL
+from planner.estimate.memory import peak_memory
 from planner.estimate.records import MemoryUse
 from planner.quantities import Bytes, Column
 from planner.search.enumerate import Candidates
@@ -68,6 +69,14 @@ def fitting(
         rejected.update(_dominant(use, count[part] * ~on_device))
         rejected[HOST_MEMORY] += int((count[part] * (on_device & ~on_host)).sum())
     return Fitting(np.repeat(peaks, count), np.repeat(fits, count), +rejected)
+
+
+def peaks(candidates: Candidates, model: Model, workload: Workload, stack: Stack) -> Column:
+    """Peak of every candidate alone, in bytes and up to rounding."""
+    first = _first_of_run(candidates)
+    parts = (candidates.rows(first[start : start + CHUNK]) for start in range(0, len(first), CHUNK))
+    found = np.concatenate([peak_memory(model, plans, workload, stack) for plans in parts])
+    return np.repeat(found, np.diff(first, append=len(candidates)))
 
 
 def memory_limit(cluster: Cluster) -> Bytes:

@@ -6,7 +6,9 @@ import pytest
 from planner.answer.choices import Choices
 from planner.answer.question import ask
 from planner.answer.recommend import feasible_plans
+from planner.estimate.memory import memory_use
 from planner.search.fastest import ROUNDING, _Timed
+from planner.search.fitting import fitting, peaks
 from planner.search.rank import search
 
 CASES = [
@@ -22,6 +24,7 @@ CASES = [
     ("llama-3.2-1b", "1xh100-sxm", {}),
     ("deepseek-v2-lite", "2xdgx-h100", {"method": "lora"}),
     ("llama-3.1-8b", "8xdgx-h100", {"network": "tcp-10"}),
+    ("llama-3.1-8b", "1xdgx-a100-40gb", {"optimizer": "adamw-8bit-paged"}),
 ]
 
 
@@ -44,6 +47,16 @@ def same(some, others):
 def test_the_fastest_plans_are_the_first_of_the_search(model, cluster, options, top):
     question = ask(model, cluster, Choices(**options))
     same(feasible_plans(question).fastest(top, question.cluster, question.profile), searched(question, top))
+
+
+@pytest.mark.parametrize(("model", "cluster", "options"), CASES)
+def test_what_fits_is_what_the_search_finds_to_fit(model, cluster, options):
+    asked = ask(model, cluster, Choices(**options))
+    feasible = feasible_plans(asked)
+    inputs = asked.model, asked.cluster, asked.workload, asked.stack
+    memory = fitting(feasible.candidates, *inputs, estimate=memory_use)
+    assert np.array_equal(feasible.rows, np.flatnonzero(memory.fits))
+    assert np.allclose(peaks(feasible.candidates, asked.model, *inputs[2:]), memory.peak, rtol=1e-12)
 
 
 @pytest.mark.parametrize("network", ["tcp-10", "roce-100", "ib-ndr400", "efa-3200"])
