@@ -5,15 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
+from app.charts import timeline
 from app.inputs import Inputs
 from planner import (
+    Circumstances,
     FitReport,
     NoFeasiblePlan,
+    PlannerError,
+    PlanTraffic,
     Question,
     RankedPlan,
     Recommendation,
+    SimulatedStep,
     Software,
     SpecError,
     ask,
@@ -21,8 +27,10 @@ from planner import (
     fit_report,
     fits,
     fix_text,
+    link_traffic,
     plan_file_of,
     recommend,
+    simulated,
 )
 
 TOP = 10
@@ -58,6 +66,39 @@ def chosen(asked: Inputs, number: int) -> RankedPlan:
 def judged(asked: Inputs, number: int) -> FitReport:
     """The memory of the plan of that rank."""
     return fit_report(chosen(asked, number))
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner="Judging memory")
+def judged_best(asked: Inputs) -> FitReport | PlannerError:
+    """The memory of the plan that `planner fits` judges: the best within what is fixed; or why none is legal."""
+    try:
+        return fits(question(asked))
+    except PlannerError as error:
+        return error
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner="Routing traffic")
+def traffic(asked: Inputs, number: int) -> PlanTraffic:
+    """What the plan of that rank puts on links."""
+    return link_traffic(chosen(asked, number))
+
+
+@st.cache_resource(max_entries=16, show_spinner="Playing the step")
+def played(asked: Inputs, number: int, schedule: str, jitter: float) -> SimulatedStep:
+    """A step of the plan of that rank. Raises SpecError where the schedule does not go with the plan."""
+    return simulated(chosen(asked, number), Circumstances(schedule=schedule, jitter=jitter))
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def slices(asked: Inputs, number: int, schedule: str, jitter: float) -> pd.DataFrame:
+    """The slices of that step."""
+    return timeline.slices(played(asked, number, schedule, jitter).simulation)
+
+
+def plan_values(asked: Inputs, number: int) -> dict[str, Any]:
+    """The fields of the plan of that rank, as JSON has them."""
+    found: dict[str, Any] = chosen(asked, number).as_dict()["plan"]
+    return found
 
 
 @st.cache_data(max_entries=KEPT, show_spinner=False)

@@ -12,6 +12,7 @@ SETTINGS = {
     "server.maxUploadSize": 16,
     "server.fileWatcherType": "none",
     "browser.gatherUsageStats": "false",
+    "theme.primaryColor": "#0072B2",
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "none",
 }

@@ -15,6 +15,9 @@ ICON = Path(__file__).with_name("icon.svg")
 # Module of app.views and its place in the address -> title and icon. (Streamlit would show a text that stands alone.)
 PAGES = {
     "plan": ("Plan", ":material/route:"),
+    "memory": ("Memory", ":material/memory:"),
+    "time": ("Time", ":material/timeline:"),
+    "network": ("Network", ":material/hub:"),
 }
 
 

@@ -15,6 +15,17 @@ OWN = "own file"
 """The choice of a model or hardware that was uploaded or pasted."""
 LONGEST_TEXT, LONGEST_FILE = 400, 24_000
 """Characters of a value in a link, and of a packed file."""
+DIALS: Mapping[str, tuple[str, ...]] = {
+    "tp": ("1", "2", "4", "8", "16"),
+    "pp": ("1", "2", "4", "8", "16", "32"),
+    "cp": ("1", "2", "4", "8", "16"),
+    "ep": ("1", "2", "4", "8", "16", "32", "64"),
+    "micro_batch_size": ("1", "2", "4", "8", "16"),
+    "recompute": ("none", "selective", "full"),
+    "sharding": ("none", "zero1", "zero2", "zero3", "zero3_keep"),
+    "seq_len": ("1024", "2048", "4096", "8192", "16384", "32768", "65536", "131072", "262144", "1048576"),
+}
+"""What can be turned on the Memory page, as `--fix` takes it."""
 READ, PAGE, BAD = "_link_read", "_page", "_link_bad"
 
 
@@ -118,6 +129,9 @@ def _page_fields() -> dict[str, Field]:
     """Values of single pages, by the page's name in the address."""
     choices = choice_names()
     return {
+        **{f"dial_{name}": Field("as the plan", _one_of(values), "memory") for name, values in DIALS.items()},
+        "schedule": Field("", _one_of(choices["schedule"]), "time"),
+        "jitter": Field(0, _whole(0, 30), "time"),
         "launch_trainer": Field("pytorch", _one_of(choices["trainer"]), "plan"),
         "launch_with": Field("torchrun", _one_of(choices["launcher"]), "plan"),
     }

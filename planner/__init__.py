@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from planner.answer.compared.sides import Side as Side
     from planner.answer.compared.sides import sides as sides
     from planner.answer.compared.what_if import what_if as what_if
+    from planner.answer.diagnosis.diagnose import diagnose as diagnose
+    from planner.answer.diagnosis.records import Asked as Asked
     from planner.answer.dumps import HostReport as HostReport
     from planner.answer.dumps import check_files as check_files
     from planner.answer.dumps import host_report as host_report
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from planner.answer.fits import fit_report as fit_report
     from planner.answer.fits import fits as fits
     from planner.answer.largest import largest as largest
+    from planner.answer.link_traffic import PlanTraffic as PlanTraffic
     from planner.answer.link_traffic import link_traffic as link_traffic
     from planner.answer.listing import choice_names as choice_names
     from planner.answer.listing import listing as listing
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from planner.catalogue.stacks import stack as stack
     from planner.dumps.cluster_toml import cluster_toml as cluster_toml
     from planner.dumps.collectives_csv import csv_text as csv_text
+    from planner.dumps.words import lines_of as lines_of
     from planner.errors import FileFormatError as FileFormatError
     from planner.errors import NoFeasiblePlan as NoFeasiblePlan
     from planner.errors import PlannerError as PlannerError
@@ -74,6 +78,7 @@ if TYPE_CHECKING:
     from planner.quantities import format_count as format_count
     from planner.quantities import format_seconds as format_seconds
     from planner.search.enumerate import enumerate_plans as enumerate_plans
+    from planner.simulate.simulation import Simulation as Simulation
     from planner.simulate.trace import chrome_trace as chrome_trace
     from planner.spec.cluster import Cluster as Cluster
     from planner.spec.model import Model as Model
@@ -162,6 +167,11 @@ _MODULES = {
     "CollectivesReport": "planner.validate.collectives_report",
     "runs_report": "planner.validate.report",
     "RunsReport": "planner.validate.report",
+    "diagnose": "planner.answer.diagnosis.diagnose",
+    "Asked": "planner.answer.diagnosis.records",
+    "lines_of": "planner.dumps.words",
+    "PlanTraffic": "planner.answer.link_traffic",
+    "Simulation": "planner.simulate.simulation",
     "PlannerError": "planner.errors",
     "SpecError": "planner.errors",
     "FileFormatError": "planner.errors",

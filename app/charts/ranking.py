@@ -5,11 +5,12 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from app.charts import style
 from app.palette import BLUE, ORANGE, VERMILION
 from planner import Recommendation
 
 
-def intervals(answer: Recommendation) -> tuple[alt.LayerChart, pd.DataFrame]:
+def intervals(answer: Recommendation) -> tuple[style.Drawing, pd.DataFrame]:
     """Step time of each plan with its 80 % interval."""
     rows = [
         {
@@ -21,17 +22,17 @@ def intervals(answer: Recommendation) -> tuple[alt.LayerChart, pd.DataFrame]:
         for each in answer.as_dict()["plans"]
     ]
     frame = pd.DataFrame(rows)
-    order = alt.Y("plan:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
+    order = style.rows("plan")
     tips = [alt.Tooltip("plan"), *(alt.Tooltip(name, format=".4g") for name in frame.columns[1:])]
     base = alt.Chart(frame).encode(y=order, tooltip=tips)
     span = base.mark_rule(strokeWidth=3, color=BLUE, opacity=0.45).encode(
         x=alt.X("from (s):Q", title="step time (s), 80 % interval", scale=alt.Scale(zero=False)), x2="to (s):Q"
     )
     points = base.mark_circle(size=90, color=BLUE, opacity=1).encode(x="step time (s):Q")
-    return (span + points).properties(height=24 * len(rows) + 50), frame
+    return alt.layer(span, points).properties(height=style.height(len(rows), step=22)), frame
 
 
-def front(answer: Recommendation) -> tuple[alt.LayerChart, pd.DataFrame]:
+def front(answer: Recommendation) -> tuple[style.Drawing, pd.DataFrame]:
     """Plans that no other beats in both time and memory, with the memory that is usable."""
     found = answer.as_dict()
     rows = [
@@ -57,4 +58,4 @@ def front(answer: Recommendation) -> tuple[alt.LayerChart, pd.DataFrame]:
         .mark_text(color=VERMILION, align="right", dx=-5, y=8)
         .encode(x=alt.X("usable:Q", title="memory per GPU (GiB)"), text="words")
     )
-    return (points + rule + label).properties(height=290), frame
+    return alt.layer(points, rule, label).properties(height=315), frame

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.answer.evaluate import evaluate
+from planner.answer.fit_sentence import fit_sentence
 from planner.answer.question import Question
 from planner.answer.ranked_plan import RankedPlan
 from planner.errors import NoFeasiblePlan, PlannerError
@@ -73,6 +74,11 @@ class FitReport:
     def dominant(self) -> TermValue:
         """The largest item of the peak."""
         return self.ranked.memory_terms[0]
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        return fit_sentence(self)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of `planner fits --json`."""

@@ -12,6 +12,7 @@ from planner.catalogue.models import model, model_names
 from planner.catalogue.stacks import stack, stack_names
 from planner.emit.targets import LAUNCHERS, TRAINER_STACKS
 from planner.quantities import GB, GIB, format_count
+from planner.simulate.schedules import SCHEDULES
 from planner.spec.workload import ATTENTION_BACKENDS, METHODS, OPTIMIZERS, PRECISIONS, STATES
 
 
@@ -68,7 +69,11 @@ def listing(kind: str) -> Listing:
 
 
 def choice_names() -> dict[str, tuple[str, ...]]:
-    """What each choice of a question that has names may be; `trainer` and `launcher` are the parts of a target."""
+    """What each choice that has names may be.
+
+    Those of a question by their names in `Choices`; `trainer` and `launcher` are the parts of a target, `schedule` is
+    what a simulation may play.
+    """
     return {
         "precision": PRECISIONS,
         "state": STATES,
@@ -79,6 +84,7 @@ def choice_names() -> dict[str, tuple[str, ...]]:
         "objective": OBJECTIVES,
         "trainer": tuple(TRAINER_STACKS),
         "launcher": LAUNCHERS,
+        "schedule": tuple(SCHEDULES),
     }
 
 

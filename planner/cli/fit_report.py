@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from planner.answer.fits import FitReport
-from planner.answer.ranked_plan import RankedPlan
 from planner.answer.recommendation import format_rate
 from planner.cli.printing import Heading, say, table
-from planner.estimate.interval import FULL, Verdict
-from planner.estimate.records import Moment, Role
-from planner.quantities import GIB, format_bytes, format_seconds
-
-VERDICTS = {Verdict.FITS: "Fits", Verdict.TIGHT: "Tight", Verdict.DOES_NOT_FIT: "Does not fit"}
-
-MOMENTS = {
-    Moment.FORWARD_END: "end of forward",
-    Moment.LOSS: "loss",
-    Moment.BACKWARD: "backward",
-    Moment.REDUCE: "gradient reduction",
-    Moment.OPTIMIZER: "optimizer step",
-}
+from planner.estimate.interval import Verdict
+from planner.estimate.records import Role
+from planner.explain.words import MOMENT_NAMES
+from planner.quantities import GIB, format_seconds
 
 
 def print_fit(report: FitReport) -> None:
     """The verdict on stdout."""
     ranked = report.ranked
-    say(_sentence(report))
+    say(report.sentence)
     say()
     say(f"Plan: {ranked.words}.", indent="  ")
     say()
@@ -43,39 +33,6 @@ def print_fit(report: FitReport) -> None:
         _print_dials(report)
 
 
-def _sentence(report: FitReport) -> str:
-    ranked, dominant = report.ranked, report.dominant
-    if not report.host_fits:
-        nodes = [pool.node for pool in ranked.question.cluster.pools]
-        least = min(float(node.host_memory) / node.gpus_per_node for node in nodes if node.host_memory)
-        return (
-            f"Does not fit: hosts would hold {format_bytes(float(ranked.memory.host))} per GPU of the "
-            f"{format_bytes(least)} that they have; "
-            f"the GPUs' peak is {format_bytes(ranked.peak)} of {format_bytes(ranked.usable)} usable."
-        )
-    host = f"; host memory {format_bytes(float(ranked.memory.host))} per GPU" if ranked.memory.host > 0 else ""
-    return (
-        f"{VERDICTS[ranked.verdict]}: {ranked.question.model.name} with {ranked.name} peaks at "
-        f"{format_bytes(ranked.peak)} per GPU of {format_bytes(ranked.usable)} usable ({_room(ranked)}; chance to fit "
-        f"{ranked.p_fits:.0%}), at {MOMENTS[ranked.moment]}{_where(ranked)}, the largest item {dominant.term.title} "
-        f"({format_bytes(dominant.value)}){host}."
-    )
-
-
-def _room(ranked: RankedPlan) -> str:
-    """What is left, or too much; between the two lies the share that no plan may count on."""
-    spare = ranked.usable - ranked.peak
-    if spare < 0:
-        return f"{format_bytes(-spare)} too much"
-    if ranked.verdict is Verdict.DOES_NOT_FIT:
-        return f"over the {FULL:.0%} of it, {format_bytes(FULL * ranked.usable)}, that a plan may take"
-    return f"{format_bytes(spare)} to spare"
-
-
-def _where(ranked: RankedPlan) -> str:
-    return f" on the {ranked.role.name.lower()} pipeline stage" if ranked.plan.pp > 1 else ""
-
-
 def _print_timeline(report: FitReport) -> None:
     """Peak by moment, for each pipeline role that there is."""
     roles = list(Role) if report.ranked.plan.pp > 2 else [Role.FIRST, Role.LAST] if report.ranked.plan.pp > 1 else []
@@ -84,7 +41,10 @@ def _print_timeline(report: FitReport) -> None:
     headings += [Heading(f"{role.name.lower()} stage\n(GiB)" if roles else "per GPU\n(GiB)") for role in shown]
     table(
         headings,
-        [[name, *(f"{report.timeline[role, moment] / GIB:.1f}" for role in shown)] for moment, name in MOMENTS.items()],
+        [
+            [name, *(f"{report.timeline[role, moment] / GIB:.1f}" for role in shown)]
+            for moment, name in MOMENT_NAMES.items()
+        ],
     )
 
 

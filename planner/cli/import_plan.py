@@ -77,7 +77,7 @@ def _text(value: Any) -> str:
 
 def _summary(ranked: RankedPlan) -> list[str]:
     """The plan, its time and its memory, a sentence each."""
-    from planner.cli.fit_report import VERDICTS
+    from planner.answer.fit_sentence import VERDICTS
     from planner.quantities import format_bytes, format_seconds
 
     asked, interval = ranked.question, ranked.interval

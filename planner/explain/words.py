@@ -7,6 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from planner.estimate.records import Moment
 from planner.quantities import Column
 from planner.spec.plan import ContextKind, GradientSync, Offload, Plan, RankOrder, Recompute, Schedule, Sharding
 
@@ -43,6 +44,14 @@ SHARDING_NAMES = {
     Sharding.ZERO3_KEEP: "FSDP-keep",
 }
 """Short names when one group shards over all replicas."""
+
+MOMENT_NAMES = {
+    Moment.FORWARD_END: "end of forward",
+    Moment.LOSS: "loss",
+    Moment.BACKWARD: "backward",
+    Moment.REDUCE: "gradient reduction",
+    Moment.OPTIMIZER: "optimizer step",
+}
 
 RECOMPUTE_NAMES = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}
 SCHEDULE_NAMES = {

@@ -4,9 +4,9 @@ import json
 import shlex
 from pathlib import Path
 
-import streamlit as st
 from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from planner.cli.main import main
 
@@ -24,7 +24,7 @@ def opened(page="", **link):
 def at(app, page=""):
     """The same session on a page. (AppTest.switch_page knows pages that are files only.)"""
     if page:
-        app._page_hash = st.Page(print, url_path=page, title=page)._script_hash
+        app._page_hash = calc_hash(page)
     return app.run()
 
 

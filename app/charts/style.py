@@ -1,0 +1,32 @@
+"""What the charts have in common: rows with a name each, a legend below that is not cut, heights that hold both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
+AROUND = 95
+"""Pixels of an axis with its title and what surrounds a chart."""
+LEGEND_ROW = 22
+
+
+def rows(field: str, *, sort: Any = None, longest: int = 230) -> alt.Y:
+    """A row for each name, every one of them written."""
+    return alt.Y(f"{field}:N", sort=sort, title=None, axis=alt.Axis(labelLimit=longest, labelOverlap=False))
+
+
+def legend(*, columns: int = 2, longest: int = 260) -> alt.Legend:
+    """Below the chart, without a title."""
+    return alt.Legend(orient="bottom", title=None, columns=columns, labelLimit=longest, symbolLimit=0)
+
+
+def height(count: int, *, step: int = 26, names: int = 0, columns: int = 2) -> int:
+    """Pixels for so many rows, and a legend of so many names."""
+    return step * count + AROUND + (LEGEND_ROW * -(-names // columns) + 18 if names else 0)
+
+
+def tips(*fields: str, digits: str = ".4g") -> list[alt.Tooltip]:
+    """What is said of a mark: fields as they are called, figures (with a unit in their name) to four digits."""
+    return [alt.Tooltip(name, format=digits) if "(" in name else alt.Tooltip(name) for name in fields]
