@@ -58,8 +58,11 @@ def recommend(
 
 
 def answer(question: Question, *, top: int = SHOWN) -> Recommendation:
-    """The answer to a question. Raises NoFeasiblePlan where nothing legal fits."""
-    ranking = expressible(question, top + LOOK_AHEAD, lambda number: _ranking(question, number))
+    """The answer to a question; which plan is first does not depend on how few are shown.
+
+    Raises NoFeasiblePlan where nothing legal fits.
+    """
+    ranking = expressible(question, max(top, SHOWN) + LOOK_AHEAD, lambda number: _ranking(question, number))
     return _recommendation(question, ranking, _played_in_order(question, ranking.plans)[:top])
 
 

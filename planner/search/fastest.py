@@ -67,7 +67,7 @@ class Feasible:
     def fastest(self, count: int, cluster: Cluster, profile: Profile) -> Scored:
         """The `count` fastest plans, as `search` ranks them; the cluster may differ from the case's in its network."""
         timed = _Timed(self, cluster, profile, count)
-        leads = np.unique(self.lead)
+        leads = np.flatnonzero(self.lead == np.arange(len(self.rows)))
         floor = np.full(len(self.rows), np.inf)
         floor[leads] = timed.add(leads)
         floor = floor[self.lead]

@@ -17,7 +17,7 @@ def first_that(possible, name, *, node_size=8, most=20):
     """The smallest count that a plain loop over `recommend` finds, with its best plan."""
     for count in (*(each for each in ALONE if each < node_size), *range(node_size, most * node_size + 1, node_size)):
         try:
-            best = planner.recommend(possible.model, f"{count}x{name}", possible.choices).best
+            best = planner.recommend(possible.model, f"{count}x{name}", possible.choices, top=1).best
         except planner.PlannerError:
             continue
         if possible(best):
@@ -118,7 +118,7 @@ def test_the_plans_that_need_least_memory_show_whether_any_fits():
     for part in PARTS:
         for count in (1, 4, 8):
             text = f"{count}x{part}"
-            for model in ("llama-3.1-8b", "gpt2", "mixtral-8x7b"):
+            for model in ("llama-3.1-8b", "gpt2", *(["mixtral-8x7b"] if count == 8 else [])):
                 try:
                     asked = ask(model, text, planner.Choices(stack="megatron-core" if count == 4 else None))
                     expected = best_plan(asked).rank == 1

@@ -20,6 +20,13 @@ def test_best_is_the_first_and_ranks_count_from_one(answer):
     assert not answer.best.tie
 
 
+def test_the_first_plan_does_not_depend_on_how_few_are_shown():
+    choices = Choices(seq_len=2048, global_batch_size=512)
+    few, many = (recommend("llama-3.1-8b", "2xh100-sxm", choices, top=top) for top in (1, 5))
+    assert few.best.same(many.best)
+    assert few.best.step_time == many.best.step_time
+
+
 def test_the_best_of_each_family_is_of_that_family_and_no_faster_than_the_best(answer):
     assert answer.families.keys() >= {PlanFamily.FSDP, PlanFamily.HSDP, PlanFamily.TENSOR, PlanFamily.PIPELINE}
     for kind, plan in answer.families.items():

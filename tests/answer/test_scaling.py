@@ -12,12 +12,12 @@ from planner.answer.scaling import PAYS, scaling
 
 def recommended(model, cluster, **options):
     try:
-        return planner.recommend(model, cluster, planner.Choices(**options)).best
+        return planner.recommend(model, cluster, planner.Choices(**options), top=1).best
     except planner.NoFeasiblePlan:
         return None
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_point_is_what_recommend_says_of_that_cluster(seed):
     draw = random.Random(seed)
     model = draw.choice(["llama-3.2-1b", "llama-3.1-8b", "gpt2", "mixtral-8x7b"])
@@ -26,7 +26,7 @@ def test_every_point_is_what_recommend_says_of_that_cluster(seed):
     options = {"method": draw.choice([None, "lora"]), "global_batch_size": draw.choice([None, 96, 512])}
     weak = draw.random() < 0.5
     choices = planner.Choices(network=",".join(networks), **options)
-    found = scaling(model, machine, choices, sizes="8..64", weak=weak)
+    found = scaling(model, machine, choices, sizes="8..64", weak=weak, max_global_batch_size="1024")
     size = planner.node(machine).gpus_per_node
     for each in found.networks:
         for point in each.points:
@@ -57,7 +57,13 @@ def test_efficiency_is_against_one_node_or_the_fewest_nodes_that_fit():
     one = scaling("llama-3.2-1b", "dgx-h100", sizes="16..32")
     assert one.reference.question.cluster.world_size == 8
     assert [point.gpus for point in one.networks[0].points] == [16, 32]
-    two = scaling("llama-3.1-70b", "dgx-h100", planner.Choices(network="tcp-10,ib-ndr400"), sizes="8..32")
+    two = scaling(
+        "llama-3.1-70b",
+        "dgx-h100",
+        planner.Choices(network="tcp-10,ib-ndr400"),
+        sizes="8..32",
+        max_global_batch_size="128",
+    )
     assert two.reference.question.cluster.world_size == 16
     assert two.reference.question.cluster.node.fabric.name == "ib-ndr400"
     assert two.networks[0].points[0].ranked is None
@@ -65,7 +71,9 @@ def test_efficiency_is_against_one_node_or_the_fewest_nodes_that_fit():
 
 
 def test_waiting_is_the_exposed_share_of_the_step():
-    point = scaling("llama-3.1-8b", "dgx-h100", planner.Choices(network="tcp-10"), sizes="32").networks[0].points[0]
+    choices = planner.Choices(network="tcp-10")
+    found = scaling("llama-3.1-8b", "dgx-h100", choices, sizes="32", max_global_batch_size="128")
+    point = found.networks[0].points[0]
     time = point.ranked.time
     other = sum(getattr(time, each.name) for each in fields(time) if not each.name.endswith("_exposed"))
     assert point.exposed == pytest.approx(1 - float(other) / float(time.total))
