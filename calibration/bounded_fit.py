@@ -19,6 +19,10 @@ OPEN: Scalar = 0.5
 """A figure is held at its start where the times leave it this part of the uncertainty that it had before."""
 
 
+ENOUGH: Mapping[str, float] = {"ftol": 1e-5, "xtol": 1e-4, "max_nfev": 40}
+"""Where a fit ends: times are known to a percent or so, and what they leave open has a long flat valley."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure before it is fitted: where it starts, how far off it may be (of the logarithm), and its bounds.
@@ -118,7 +122,9 @@ def _fitted(
         softened = np.sign(far) * np.sqrt(2 * (np.sqrt(1 + far**2) - 1))
         return np.append(softened, point - start)
 
-    found = least_squares(robust, np.clip(start, *bounds), bounds=bounds)
+    # From the middle of what may be: at its bound a figure that may vanish has nowhere to go.
+    inside = np.where([figure.may_vanish for figure in each], np.maximum(start, 0.1), start)
+    found = least_squares(robust, np.clip(inside, bounds[0], bounds[1]), bounds=bounds, **ENOUGH)
     scale = max(1.0, float(np.median(np.abs(deviations(found.x)))) / 0.6745)
     slopes = found.jac[: len(times)] / scale
     left = np.linalg.inv(slopes.T @ slopes + np.eye(len(each)))

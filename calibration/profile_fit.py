@@ -66,11 +66,11 @@ def fit_of(record: Record, cluster: Cluster, stack: str) -> Fit:
         level="transferred" if base.level == "datasheet" and "gemm" in fields else base.level,
         sources=(_source(record), *base.sources),
     )
-    # Steps that leave the compute scale open calibrate nothing.
     steps = fitted_factors(timed_steps(record), cluster, made)
-    if steps and "compute_scale" not in steps.held:
+    if steps:
         made = with_factors(made, steps)
-        fields |= {name: value for name, value in steps.values.items() if name not in steps.held}
+        own = (name for name in steps.values if name not in steps.held and hasattr(made, name))
+        fields |= {name: steps.values[name] for name in own}
     found = Fit(made, fields, collectives, base.level, steps)
     return replace(
         found, profile=replace(made, notes=(*_notes(found, base, sizes_of(record.machine).precisions[0]), *base.notes))

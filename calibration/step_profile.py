@@ -26,6 +26,9 @@ FACTORS = {
     "launch_time": (0.5, 1e-6, 1e-3),
     "fixed_time": (1.0, 1e-5, 1.0),
 }
+BULK_SCALE = "bulk_scale"
+"""What bytes on the wire take in a step over what they take alone: each call finds a connection that has been idle."""
+BULK_LIMITS = (0.15, 0.5, 3.0)
 """Spread of the logarithm about the parts' figure, and bounds."""
 LAUNCHES: Mapping[str, tuple[Seconds, Callable[[Step], bool]]] = {
     "tp_launch_time": (2e-2, lambda step: step.tp > 1),
@@ -89,10 +92,12 @@ def fitted_factors(steps: Sequence[TimedStep], cluster: Cluster, profile: Profil
     figures = {name: _figure(getattr(profile, name), *limits) for name, limits in FACTORS.items()}
     figures |= _launch_figures(steps, profile)
 
+    if any(each.step.ranks > 1 for each in steps):
+        figures[BULK_SCALE] = _figure(1.0, *BULK_LIMITS)
     times = predictor(steps, cluster, stack(profile.stack))
 
     def predicted(values: Mapping[str, float]) -> Array:
-        return times(replace(profile, **values))
+        return times(with_values(profile, values))
 
     return fit(figures, np.array([each.seconds for each in steps]), predicted)
 
@@ -111,6 +116,23 @@ def _figure(start: float, spread: Scalar, lowest: float, highest: float) -> Figu
 
 
 def with_factors(profile: Profile, found: Found) -> Profile:
-    """The profile with fitted factors, and the error that steps have which did not enter their own prediction."""
+    """The profile with fitted factors, and the error that steps have which did not enter their own prediction.
+
+    Steps that leave the compute scale open calibrate nothing: level and error stay.
+    """
+    made = with_values(profile, found.values)
+    if "compute_scale" in found.held:
+        return made
     error = max(LEAST_ERROR, found.left_out)
-    return replace(profile, **found.values, level="calibrated", error=error, plan_error=min(profile.plan_error, error))
+    return replace(made, level="calibrated", error=error, plan_error=min(profile.plan_error, error))
+
+
+def with_values(profile: Profile, values: Mapping[str, float]) -> Profile:
+    """The profile with some figures set, and the bandwidth of all collectives scaled."""
+    own = {name: value for name, value in values.items() if name != BULK_SCALE}
+    longer = values.get(BULK_SCALE, 1.0)
+    collectives = {
+        key: replace(fit, efficiency=fit.efficiency / longer, low_latency_share=fit.low_latency_share / longer)
+        for key, fit in profile.collectives.items()
+    }
+    return replace(profile, collectives=collectives, **own)  # type: ignore[arg-type]

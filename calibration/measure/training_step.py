@@ -18,6 +18,8 @@ from planner.emit.trainer.train import Run
 WARM_UP = 2
 FEWEST, MOST = 5, 30
 """Steps that are timed."""
+FEWEST_LONG = 3
+"""Of steps that take longer than a measurement should."""
 CAP = 2.0
 """Times of a usual measurement that steps may take."""
 
@@ -45,7 +47,8 @@ def _timed(bench: Bench, run: Run) -> Measured:
     run.options.steps = WARM_UP
     run.steps()
     (once,) = bench.ranks.most(run.record.times[-1])
-    run.options.steps = int(max(FEWEST, min(MOST, CAP * bench.cap / once)))
+    fewest = FEWEST if once < bench.cap else FEWEST_LONG
+    run.options.steps = int(max(fewest, min(MOST, CAP * bench.cap / once)))
     run.record.times.clear()
     run.steps()
     value, far = bench.ranks.most(median(run.record.times), spread(run.record.times))
