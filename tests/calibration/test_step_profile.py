@@ -12,7 +12,7 @@ from calibration.measure.training_step import _settings, training_step
 from calibration.measurements import Entry, Machine, Measured
 from calibration.profile_fit import fit_of
 from calibration.record import Record
-from calibration.step_profile import TimedStep, fitted_factors, step_times, timed_steps
+from calibration.step_profile import TimedStep, fitted_factors, step_times, timed_steps, with_values
 from calibration.steps_plan import SMALL, Step, training_steps
 from planner.catalogue.hardware import cluster
 from planner.catalogue.profiles import profile
@@ -43,7 +43,7 @@ def test_steps_tell_what_they_add_to_their_parts():
 def test_a_step_that_was_not_measured_is_predicted():
     found = fitted_factors(timed(TRUTH), CLUSTER, BASE)
     unseen = [TimedStep(UNSEEN, 0.0)]
-    predicted = step_times(unseen, CLUSTER, replace(BASE, **found.values))
+    predicted = step_times(unseen, CLUSTER, with_values(BASE, found.values))
     assert predicted == pytest.approx(step_times(unseen, CLUSTER, TRUTH), rel=0.02)
 
 
@@ -52,7 +52,7 @@ def test_noise_and_an_outlier_leave_ten_percent():
     rows = timed(TRUTH, lambda: float(np.exp(lottery.normal(0, 0.03))))
     rows[2] = replace(rows[2], seconds=2 * rows[2].seconds)
     found = fitted_factors(rows, CLUSTER, BASE)
-    off = step_times(rows, CLUSTER, replace(BASE, **found.values)) / step_times(rows, CLUSTER, TRUTH)
+    off = step_times(rows, CLUSTER, with_values(BASE, found.values)) / step_times(rows, CLUSTER, TRUTH)
     assert np.median(np.abs(off - 1)) < 0.05
     assert np.abs(off - 1).max() < 0.15
     assert found.left_out > 0.05
