@@ -12,7 +12,8 @@ SETTINGS = {
     "server.maxUploadSize": 16,
     "server.fileWatcherType": "none",
     "browser.gatherUsageStats": "false",
-    "theme.primaryColor": "#0072B2",
+    "theme.light.primaryColor": "#0072B2",
+    "theme.dark.primaryColor": "#56B4E9",
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "none",
 }

@@ -10,7 +10,8 @@ from typing import Any
 import streamlit as st
 
 from app import ui, uploads
-from app.state import OWN, hardware, names, value
+from app.fields import OWN, hardware, names
+from app.state import value
 from planner import Choices, PlannerError, choice_names, listing
 
 UPLOAD_ERROR = "_upload_error"

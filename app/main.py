@@ -18,6 +18,8 @@ PAGES = {
     "memory": ("Memory", ":material/memory:"),
     "time": ("Time", ":material/timeline:"),
     "network": ("Network", ":material/hub:"),
+    "fits": ("What fits", ":material/grid_on:"),
+    "compare": ("Compare", ":material/compare_arrows:"),
 }
 
 

@@ -24,8 +24,8 @@ def ranking(answer: Recommendation) -> pd.DataFrame:
                 "step time (s)": each["step_time_s"],
                 "80 % from (s)": low,
                 "80 % to (s)": high,
-                f"{rate}": whole(total),
-                f"{rate} per GPU": whole(total / gpus),
+                f"{rate}": total,
+                f"{rate} per GPU": total / gpus,
                 f"MFU (% of {peak:,.0f} TFLOP/s)": 100 * each["mfu"],
                 "memory per GPU (GiB)": each["peak_memory_gib"],
                 "fits": each["memory_verdict"].replace("_", " "),
@@ -38,15 +38,6 @@ def ranking(answer: Recommendation) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def whole(rate: float) -> float:
-    """A rate as tables show it: without decimals where it has four digits.
-
-    >>> whole(1234.56), whole(12.345)
-    (1235.0, 12.345)
-    """
-    return float(round(rate)) if rate >= 1000 else rate
 
 
 def shown(rate: float) -> str:

@@ -14,13 +14,19 @@ import streamlit as st
 
 from planner import NoFeasiblePlan, PlannerError
 
+MOST_DECIMALS = 4
 TEMPORARY = re.compile(r"\S*planner-app-[^/\s]+/[0-9a-f]{16}/")
 """Where copies of uploads lie: nobody knows them by that."""
 
 
+def named(text: str) -> str:
+    """A text with files by the names that their owner knows."""
+    return TEMPORARY.sub("", text)
+
+
 def words(error: Exception) -> str:
-    """What an error says, of files by the names that their owner knows."""
-    return TEMPORARY.sub("", str(error))
+    """What an error says."""
+    return named(str(error))
 
 
 def plain(text: str) -> str:
@@ -55,11 +61,16 @@ def reasons(rejected: Any) -> None:
     table(frame, height=min(38 * len(rows) + 38, 300))
 
 
-def table(
-    frame: pd.DataFrame, *, height: int | Literal["auto"] = "auto", columns: dict[str, Any] | None = None
-) -> None:
-    """A table with units in its header; its tool bar saves it as CSV."""
-    st.dataframe(frame, hide_index=True, height=height, column_config=columns)
+def table(frame: pd.DataFrame, *, height: int | Literal["auto"] = "auto") -> None:
+    """A table with units in its header, figures to three digits or more; its tool bar saves it as CSV."""
+    shown, columns = frame.copy(), {}
+    for name in frame.select_dtypes("float"):
+        known = frame[name].abs()[frame[name].abs() > 0]
+        least = float(known.min()) if len(known) else 0.0
+        if least >= 1000 and not name.endswith(("(s)", "(GiB)", "(%)")):
+            shown[name] = frame[name].round()  # without it, a column with thousands separators has three decimals
+        columns[name] = st.column_config.NumberColumn(format=digits(least))
+    st.dataframe(shown, hide_index=True, height=height, column_config=columns)
 
 
 def chart(drawing: alt.Chart | alt.LayerChart | Any, frame: pd.DataFrame, name: str, *, alternative: str = "") -> None:
@@ -86,7 +97,7 @@ def digits(least: float) -> str:
     """
     if not least > 0:
         return "%.2f"
-    decimals = max(2 - math.floor(math.log10(least)), 0)
+    decimals = min(max(2 - math.floor(math.log10(least)), 0), MOST_DECIMALS)
     return "localized" if least >= 1000 else f"%.{decimals}f"
 
 
@@ -106,6 +117,6 @@ def figures(values: Sequence[tuple[str, str, str]]) -> None:
 def notes(assumed: Sequence[str], remarks: Sequence[str]) -> None:
     """What was assumed and what is noteworthy."""
     for remark in remarks:
-        st.caption(f":material/info: {plain(words(ValueError(remark)))}")
+        st.caption(f":material/info: {plain(named(remark))}")
     if assumed:
         st.caption(f"Assumed: {plain('; '.join(assumed))}")

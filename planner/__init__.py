@@ -10,12 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.answer.budget import Budget as Budget
     from planner.answer.budget import budget as budget
     from planner.answer.budget_assumptions import BudgetChoices as BudgetChoices
     from planner.answer.choices import Choices as Choices
+    from planner.answer.compared.comparison import Comparison as Comparison
     from planner.answer.compared.comparison import compare as compare
     from planner.answer.compared.sides import Side as Side
     from planner.answer.compared.sides import sides as sides
+    from planner.answer.compared.what_if import WhatIf as WhatIf
     from planner.answer.compared.what_if import what_if as what_if
     from planner.answer.diagnosis.diagnose import diagnose as diagnose
     from planner.answer.diagnosis.records import Asked as Asked
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from planner.answer.fits import FitReport as FitReport
     from planner.answer.fits import fit_report as fit_report
     from planner.answer.fits import fits as fits
+    from planner.answer.largest import Largest as Largest
     from planner.answer.largest import largest as largest
     from planner.answer.link_traffic import PlanTraffic as PlanTraffic
     from planner.answer.link_traffic import link_traffic as link_traffic
@@ -54,6 +58,8 @@ if TYPE_CHECKING:
     from planner.answer.simulation import Circumstances as Circumstances
     from planner.answer.simulation import SimulatedStep as SimulatedStep
     from planner.answer.simulation import simulated as simulated
+    from planner.answer.software import profile_of as profile_of
+    from planner.answer.software import profiles_of as profiles_of
     from planner.catalogue.hardware import accelerator as accelerator
     from planner.catalogue.hardware import cluster as cluster
     from planner.catalogue.hardware import network as network
@@ -83,6 +89,7 @@ if TYPE_CHECKING:
     from planner.spec.cluster import Cluster as Cluster
     from planner.spec.model import Model as Model
     from planner.spec.plan import Plan as Plan
+    from planner.spec.profile import Profile as Profile
     from planner.spec.workload import Workload as Workload
     from planner.topology.describe import describe as describe
     from planner.topology.describe import link_class as link_class
@@ -172,6 +179,13 @@ _MODULES = {
     "lines_of": "planner.dumps.words",
     "PlanTraffic": "planner.answer.link_traffic",
     "Simulation": "planner.simulate.simulation",
+    "Budget": "planner.answer.budget",
+    "Largest": "planner.answer.largest",
+    "Comparison": "planner.answer.compared.comparison",
+    "WhatIf": "planner.answer.compared.what_if",
+    "profile_of": "planner.answer.software",
+    "profiles_of": "planner.answer.software",
+    "Profile": "planner.spec.profile",
     "PlannerError": "planner.errors",
     "SpecError": "planner.errors",
     "FileFormatError": "planner.errors",

@@ -11,9 +11,9 @@ import streamlit as st
 
 from app import ui, uploads
 from app.charts import style
+from app.fields import OWN, names
 from app.inputs import Inputs
 from app.palette import SERIES
-from app.state import OWN, names
 from planner import (
     Asked,
     PlannerError,
@@ -120,7 +120,7 @@ def _expected(path: Any, gpu: str | None, asked: Inputs) -> None:
     except (PlannerError, SpecError) as error:
         st.caption(ui.plain(ui.words(error)))
         return
-    st.markdown(f"**{ui.plain(ui.words(ValueError(judged.sentence)))}**")
+    st.markdown(f"**{ui.plain(ui.named(judged.sentence))}**")
     rows = [
         {
             "what": each.what,
@@ -137,7 +137,7 @@ def _expected(path: Any, gpu: str | None, asked: Inputs) -> None:
         ui.table(pd.DataFrame(rows).round(3))
     for cause in judged.causes:
         text = f"{cause.cause} ({cause.strength.name.lower()}): {cause.evidence}. Set: {cause.setting}"
-        st.markdown(f"- {ui.plain(ui.words(ValueError(text)))}")
-        st.code(ui.words(ValueError(cause.next_command)), language="bash", wrap_lines=True)
+        st.markdown(f"- {ui.plain(ui.named(text))}")
+        st.code(ui.named(cause.next_command), language="bash", wrap_lines=True)
     where = f"--gpu {gpu}" if gpu else f"--cluster {'my-cluster.toml' if asked.hardware == OWN else cluster}"
     ui.command(f"planner diagnose {path.name} {where}")

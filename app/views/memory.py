@@ -9,8 +9,9 @@ import streamlit as st
 
 from app import answers, ui
 from app.charts import memory
+from app.fields import DIALS
 from app.inputs import Inputs
-from app.state import DIALS, value, write_link
+from app.state import value, write_link
 from app.views import common
 from planner import FitReport, PlannerError, RankedPlan, format_bytes, format_seconds
 
@@ -73,10 +74,7 @@ def _items(report: FitReport) -> None:
             }
             for each in report.ranked.memory_terms
         ]
-        number = st.column_config.NumberColumn
-        ui.table(
-            pd.DataFrame(rows), columns={"per GPU (GiB)": number(format="%.2f"), "share (%)": number(format="%.1f")}
-        )
+        ui.table(pd.DataFrame(rows))
 
 
 @st.fragment

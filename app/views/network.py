@@ -22,9 +22,7 @@ def draw(asked: Inputs) -> None:
         ui.chart(*network.topology(cluster, traffic), "topology")
         if cluster.num_nodes > 2:
             st.caption(f"{cluster.num_nodes:,} nodes; those drawn stand for all, and figures count all.")
-        table = network.link_table(traffic)
-        number = st.column_config.NumberColumn
-        ui.table(table, columns={name: number(format="%.4g") for name in table.columns if "(" in name})
+        ui.table(network.link_table(traffic))
     _axes(traffic)
     with st.expander("The cluster in words"):
         st.code("\n".join(describe(cluster)), language=None, wrap_lines=True)
@@ -65,7 +63,5 @@ def _axes(traffic: PlanTraffic) -> None:
             }
         )
     if rows:
-        number = st.column_config.NumberColumn
         st.markdown("**By axis of parallelism**")
-        frame = pd.DataFrame(rows)
-        ui.table(frame, columns={name: number(format="%.4g") for name in frame.columns if "(" in name})
+        ui.table(pd.DataFrame(rows))

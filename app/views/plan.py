@@ -69,7 +69,7 @@ def _pieces(asked: Inputs) -> Pieces:
 
 def _evidence(asked: Inputs, found: Recommendation) -> None:
     pieces = _pieces(asked)
-    ui.table(pieces.frame, columns=_formats(pieces.frame))
+    ui.table(pieces.frame)
     if any(plan.tie for plan in found.plans):
         st.caption("~ ties with the best: the chance that either is faster is under 80 %.")
     left, right = st.columns(2)
@@ -80,17 +80,6 @@ def _evidence(asked: Inputs, found: Recommendation) -> None:
     st.markdown(pieces.why)
     with st.expander(f"{found.feasible:,} of {found.evaluated:,} legal plans fit; why others were turned down"):
         ui.reasons(found.rejected)
-
-
-def _formats(frame: pd.DataFrame) -> dict[str, Any]:
-    number: Any = st.column_config.NumberColumn
-    column = {}
-    for name in frame.columns:
-        if "%" in name.split("(")[-1] or "GiB" in name:
-            column[name] = number(format="%.1f")
-        elif frame[name].dtype == float:
-            column[name] = number(format=ui.digits(frame[name].min()))
-    return column
 
 
 def _why(found: Recommendation) -> str:
