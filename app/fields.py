@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from app.claims import CLAIMS
 from planner import choice_names, listing, model_names
 
 OWN = "own file"
@@ -105,6 +106,17 @@ def _some_of(names: Iterable[str]) -> Callable[[str], list[str]]:
     return read
 
 
+def _value_of(values: tuple[Any, ...]) -> Callable[[str], Any]:
+    known = {str(each): each for each in values}
+
+    def read(text: str) -> Any:
+        if text not in known:
+            raise ValueError(text)
+        return known[text]
+
+    return read
+
+
 def _texts(text: str) -> list[str]:
     return [each for each in _text()(text).split(",") if each][:12]
 
@@ -161,6 +173,14 @@ def _page_fields() -> dict[str, Field]:
         "compared_gpus": Field(["h100-sxm", "a100-sxm-80gb", "rtx-4090"], _some_of(names("gpus")), "fits"),
         "days": Field(None, _real, "fits"),
         "solve": Field("seq-len", _one_of(("seq-len", "micro-batch", "global-batch", "params")), "fits"),
+        "accuracy_panel": Field("runs", _one_of(("runs", "profile", "claims")), "accuracy"),
+        "quantity": Field("step time (s)", _one_of(("step time (s)", "peak memory (GiB)")), "accuracy"),
+        "claim": Field("pipeline", _one_of(CLAIMS), "accuracy"),
+        **{
+            f"claim_{name}_{each}": Field(dial.usual, _value_of(dial.values), "accuracy")
+            for name, claim in CLAIMS.items()
+            for each, dial in claim.dials.items()
+        },
         "mode": Field("sides", _one_of(("sides", "what_if")), "compare"),
         "other_clusters": Field("", _text(), "compare"),
         "other_networks": Field([], _some_of(names("networks")), "compare"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +13,8 @@ from app.fields import OWN, hardware, names
 from app.state import value
 from planner import Choices, PlannerError, choice_names, listing
 
+OWN_PROFILE = "_own_profile"
+"""Key of the session: the path of an own profile that is used."""
 UPLOAD_ERROR = "_upload_error"
 
 
@@ -40,10 +41,7 @@ class Inputs:
 
     def shown(self, command: str) -> str:
         """A command with the names that the user's own files have, in place of copies."""
-        for argument in (self.model_argument, self.cluster_argument):
-            if "/" in argument:
-                command = command.replace(shlex.quote(argument), shlex.quote(argument.rsplit("/", 1)[-1]))
-        return command
+        return ui.named(command)
 
 
 def inputs() -> Inputs:
@@ -66,6 +64,7 @@ def inputs() -> Inputs:
             tokens=value("tokens").strip() or None,
             usd_per_gpu_hour=value("price"),
             fix=value("fix").strip() or None,
+            profile=st.session_state.get(OWN_PROFILE),
             **chosen,
         ),
     )
@@ -81,7 +80,7 @@ _LABELS = {
     "offload": "Offload to host",
     "objective": "Best at",
 }
-_USUAL = {
+USUAL = {
     "method": "full",
     "precision": "by accelerator",
     "state": "mixed",
@@ -167,7 +166,7 @@ def _search() -> None:
 
 
 def _named(name: str) -> None:
-    usual = _USUAL[name]
+    usual = USUAL[name]
     options = ["", *(each for each in choice_names()[name] if each != usual)]
     if value(name) == usual:
         st.session_state[name] = ""

@@ -20,6 +20,7 @@ PAGES = {
     "network": ("Network", ":material/hub:"),
     "fits": ("What fits", ":material/grid_on:"),
     "compare": ("Compare", ":material/compare_arrows:"),
+    "accuracy": ("Accuracy", ":material/target:"),
 }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, Literal
 
 import altair as alt
@@ -45,6 +46,18 @@ def guarded() -> Iterator[None]:
         st.error(plain(words(error)), icon=":material/error:")
     except Exception as error:  # the page's last line of defence
         st.error(f"Internal error: {plain(f'{type(error).__name__}: {words(error)}')}", icon=":material/bug_report:")
+
+
+def panel(draw: Callable[..., None]) -> Callable[..., None]:
+    """A part of a page that runs alone when its own controls change, and fails alone."""
+
+    @wraps(draw)
+    def safe(*asked: Any) -> None:
+        with guarded():
+            draw(*asked)
+
+    made: Callable[..., None] = st.fragment(safe)
+    return made
 
 
 def nothing_fits(error: NoFeasiblePlan) -> None:
@@ -101,9 +114,10 @@ def digits(least: float) -> str:
     return "localized" if least >= 1000 else f"%.{decimals}f"
 
 
-def command(text: str) -> None:
-    """The command line that answers the same."""
-    st.caption("The same on the command line")
+def command(text: str, title: str = "The same on the command line") -> None:
+    """The command line that answers the same, or does what the title says."""
+    if title:
+        st.caption(title)
     st.code(text, language="bash", wrap_lines=True)
 
 

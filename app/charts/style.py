@@ -20,7 +20,9 @@ def rows(field: str, *, sort: Any = None, longest: int = 230) -> alt.Y:
 def legend(*, columns: int = 2, longest: int = 260, lines: bool = False) -> alt.Legend:
     """Below the chart, without a title."""
     form: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 3} if lines else {}
-    return alt.Legend(orient="bottom", title=None, columns=columns, labelLimit=longest, symbolLimit=0, **form)
+    return alt.Legend(
+        orient="bottom", title=None, columns=columns, labelLimit=longest, symbolLimit=0, symbolOpacity=1, **form
+    )
 
 
 def height(count: int, *, step: int = 26, names: int = 0, columns: int = 2) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from app.charts import comparison
 from app.fields import CHANGES, names
 from app.inputs import Inputs
 from app.state import value, write_link
-from planner import choice_names
+from planner import SpecError, choice_names
 
 MODES = {"sides": "Side by side", "what_if": "What if"}
 
@@ -32,7 +33,7 @@ def draw(asked: Inputs) -> None:
         _sides(asked)
 
 
-@st.fragment
+@ui.panel
 def _sides(asked: Inputs) -> None:
     plans = _controls()
     with ui.guarded():
@@ -73,7 +74,7 @@ def _controls() -> tuple[Any, ...]:
 def _arguments(asked: Inputs, plans: tuple[Any, ...]) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]:
     """SIDES of the command and its options. Without anything to compare with, half and twice the nodes are."""
     own = [str(uploads.stored(file.getvalue(), file.name)) for file in plans]
-    others = [each.strip() for each in value("other_clusters").split(",") if each.strip()]
+    others = [_cluster(each.strip()) for each in value("other_clusters").split(",") if each.strip()]
     model = ",".join([asked.model_argument, *value("other_models")])
     fixes = [each.strip() for each in value("other_fixes").split(";") if each.strip()]
     given: dict[str, Any] = {name: each for name, each in asdict(asked.choices).items() if each is not None}
@@ -88,6 +89,13 @@ def _arguments(asked: Inputs, plans: tuple[Any, ...]) -> tuple[tuple[str, ...], 
     if not (own or others or fixes or value("other_models") or value("other_networks") or value("other_methods")):
         others = _neighbours(asked)
     return (*own, model, asked.cluster_argument, *others), tuple(given.items())
+
+
+def _cluster(text: str) -> str:
+    """A cluster by name. Raises SpecError for anything else: a page reads no files of the machine that it runs on."""
+    if not re.fullmatch(r"[0-9]+x[A-Za-z0-9._-]+", text):
+        raise SpecError(f"write a number and a name, such as 4xdgx-a100, not {text!r:.60}", where="Other clusters")
+    return text
 
 
 def _neighbours(asked: Inputs) -> list[str]:
@@ -123,7 +131,7 @@ def _command(arguments: tuple[str, ...], given: Mapping[str, Any]) -> str:
     return shlex.join(words)
 
 
-@st.fragment
+@ui.panel
 def _what_if(asked: Inputs) -> None:
     st.multiselect(
         "Changes",

@@ -30,7 +30,7 @@ MOST_FILES = 8
 KINDS = ["txt", "log", "xml", "out"]
 
 
-@st.fragment
+@ui.panel
 def draw(asked: Inputs) -> None:
     """The panel."""
     with st.container(border=True):

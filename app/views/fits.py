@@ -36,7 +36,7 @@ def draw(asked: Inputs) -> None:
         panels[value("panel") or "map"](asked)
 
 
-@st.fragment
+@ui.panel
 def _map(asked: Inputs) -> None:
     left, right = st.columns(2)
     left.selectbox("Rows", MAP_ROWS, key="map_rows", on_change=write_link)

@@ -77,7 +77,7 @@ def _items(report: FitReport) -> None:
         ui.table(pd.DataFrame(rows))
 
 
-@st.fragment
+@ui.panel
 def _turned(asked: Inputs, ranked: RankedPlan) -> None:
     """Dials to turn together, and the plan that comes of it beside the one above."""
     with st.container(border=True):

@@ -93,7 +93,7 @@ def _why(found: Recommendation) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-@st.fragment
+@ui.panel
 def _launch(asked: Inputs, found: Recommendation) -> None:
     """Launch files of the best plan for any trainer and launcher."""
     choices = choice_names()

@@ -20,7 +20,7 @@ SIZES = ("8..64", "8..256", "8..1024", "8..4096", "8..16384")
 SOLVES = {"seq-len": "sequence", "micro-batch": "micro-batch", "global-batch": "global batch", "params": "model"}
 
 
-@st.fragment
+@ui.panel
 def scaling(asked: Inputs) -> None:
     """Speed and efficiency against the number of GPUs, on several networks."""
     left, middle, right = st.columns([3, 1, 1])
@@ -56,7 +56,7 @@ def _batch_words(name: str) -> str:
     return "stays (strong)" if name == "strong" else "grows (weak)"
 
 
-@st.fragment
+@ui.panel
 def fewest(asked: Inputs) -> None:
     """The fewest GPUs of each kind that hold the model, or that finish in time."""
     left, right = st.columns([3, 1])
@@ -91,7 +91,7 @@ def _counts(found: Any) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@st.fragment
+@ui.panel
 def largest(asked: Inputs) -> None:
     """The largest sequence, batch, micro-batch or model that fits, and the fastest."""
     st.segmented_control("Largest", SOLVES, key="solve", on_change=write_link, format_func=SOLVES.__getitem__)
@@ -115,7 +115,7 @@ def largest(asked: Inputs) -> None:
         ui.command(asked.shown(found.command))
 
 
-@st.fragment
+@ui.panel
 def whole_run(asked: Inputs) -> None:
     """Days, money and energy of a run, with failures and checkpoints."""
     tokens = asked.choices.tokens or "1T"

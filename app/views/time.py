@@ -43,7 +43,7 @@ def _figures(ranked: RankedPlan) -> None:
     ui.figures(values)
 
 
-@st.fragment
+@ui.panel
 def _communication(asked: Inputs) -> None:
     traffic = answers.traffic(asked, common.number())
     if not traffic.axes:
@@ -53,7 +53,7 @@ def _communication(asked: Inputs) -> None:
     st.caption("Exposed: what the step waits for. Hidden: the rest of the time that the axis keeps its link busy.")
 
 
-@st.fragment
+@ui.panel
 def _played(asked: Inputs) -> None:
     """The simulator's step, of the plan's own schedule or another."""
     with st.container(border=True):
