@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import planner
+
 ROOT = Path(__file__).parents[1]
 STANDARD = set(sys.stdlib_module_names)
 TRAINER = "planner.emit.trainer"
@@ -155,6 +157,9 @@ def test_app_uses_public_names_of_planner_only():
         name for name, node in nodes if isinstance(node, ast.Import) and any(layer(a.name) for a in node.names)
     ] == []
     assert [name for name, node in nodes if isinstance(node, ast.ImportFrom) and layer(node.module or "")] == []
+    public = [(name, node) for name, node in nodes if isinstance(node, ast.ImportFrom) and node.module == "planner"]
+    assert public != []
+    assert [(name, a.name) for name, node in public for a in node.names if a.name not in planner.__all__] == []
 
 
 def functions(*folders):
