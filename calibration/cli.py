@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +61,9 @@ def run(device: str | None, minutes: float, **given: Any) -> None:
 
     Under torchrun its ranks measure together; otherwise as many are started as there are GPUs.
     """
-    deadline = time.time() + 60 * minutes
     from calibration.command import Request, measure_here
 
-    report = measure_here(Request(device=device, deadline=deadline, **given))
+    report = measure_here(Request(device=device, seconds=60 * minutes, **given))
     if report is None:
         return
     for remark in report.notes if not given["quiet"] else ():

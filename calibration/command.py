@@ -26,7 +26,8 @@ class Request:
 
     device: str | None
     out: Path
-    deadline: float
+    seconds: float
+    """That measuring may take."""
     processes: int | None
     stack: str
     quiet: bool = False
@@ -87,7 +88,7 @@ def measure_here(request: Request) -> Report | None:
     if place.rank == 0:
         Record.open(request.out, here)
     measurements = planned(here, request.model, request.cluster)
-    runs.run(runs.Job(device, request.out, measurements, fit, request.deadline, place.world, request.quiet))
+    runs.run(runs.Job(device, request.out, measurements, fit, request.seconds, place.world, request.quiet))
     return _report(request, measurements) if place.rank == 0 else None
 
 

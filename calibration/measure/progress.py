@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Progress:
     """A bar on stderr of the first rank, where somebody looks at it."""
 
-    def __init__(self, job: Job, ranks: Ranks, total: int, left_over: int) -> None:
-        self.deadline, self.done, self.total = job.deadline, total - left_over, total
+    def __init__(self, job: Job, deadline: float, ranks: Ranks, total: int, left_over: int) -> None:
+        self.deadline, self.done, self.total = deadline, total - left_over, total
         self.shown = ranks.first and not job.quiet and sys.stderr.isatty()
         self.bar: Any = None
 

@@ -36,13 +36,13 @@ Fit = Callable[[Record], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What to measure and where to keep it; `deadline` is of the host's clock (`time.time`)."""
+    """What to measure and where to keep it, in so many `seconds` from when all ranks have come together."""
 
     device: str
     path: Path
     measurements: Sequence[Measurement]
     fit: Fit
-    deadline: float
+    seconds: float
     processes: int
     quiet: bool = False
 
@@ -80,9 +80,10 @@ def _rank(job: Job, place: Place, init_method: str) -> None:
     record = Record.open(job.path, here) if ranks.first else None
     done = ranks.told(record.keys if record else None)
     left_over = [one for one in job.measurements if one.key not in done]
-    cap = _cap(job.deadline - time.time(), len(left_over))
+    deadline = time.time() + job.seconds
+    cap = _cap(job.seconds, len(left_over))
     bench = Bench(ranks, cache=here.cache, memory=here.memory, cap=ranks.told(cap))
-    with Progress(job, ranks, len(job.measurements), len(left_over)) as progress:
+    with Progress(job, deadline, ranks, len(job.measurements), len(left_over)) as progress:
         _measure_all(bench, job, left_over, record, progress)
     left(ranks)
 
@@ -97,7 +98,7 @@ def _measure_all(
 ) -> None:
     fitted = time.time()
     for measurement in measurements:
-        if bench.ranks.told(time.time() > job.deadline - SETTLING):
+        if bench.ranks.told(time.time() > progress.deadline - SETTLING):
             break
         progress.starts(measurement)
         measured, failure = _tried(bench, measurement)

@@ -101,7 +101,7 @@ def test_a_step_runs_here():
     bench = Bench(Ranks(torch.device("cpu")), cache=1e6, memory=1e9, cap=0.05)
     found = training_step(bench, **step.measurement.parameters)
     assert found.value > 0
-    assert found.n >= 5
+    assert found.n >= 3
 
 
 def test_a_plan_that_cannot_run_fails_as_other_measurements_do():
