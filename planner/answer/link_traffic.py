@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.answer.evaluate import links_of
@@ -41,9 +41,11 @@ def link_traffic(ranked: RankedPlan) -> PlanTraffic:
     Folded nodes count in full: figures are of the busiest link, and of the mean, among all links of the cluster.
     """
     asked, plan = ranked.question, ranked.plan
+    # What waits for the last bucket of gradients waits at any bandwidth: hiding is that of the others.
+    software = replace(asked.stack, gradient_bucket=0.0)
 
     def step_of(links: Links, profile: Profile) -> StepTime:
-        return step_time(asked.model, plan, asked.workload, asked.cluster, links, profile=profile, stack=asked.stack)
+        return step_time(asked.model, plan, asked.workload, asked.cluster, links, profile=profile, stack=software)
 
     traffic = traffic_on_links(Job(asked.model, asked.workload, asked.stack), plan, asked.cluster)
     step = StepOnLinks(plan, asked.cluster, links_of(asked, plan), asked.profile, step_of)
