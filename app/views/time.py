@@ -16,6 +16,9 @@ from app.state import value, write_link
 from app.views import common
 from planner import PlannerError, RankedPlan, SimulatedStep, choice_names, chrome_trace, format_seconds
 
+MOST_ACTIONS = 40_000
+"""Passes that are played within seconds."""
+
 
 def draw(asked: Inputs) -> None:
     """The page."""
@@ -64,12 +67,23 @@ def _played(asked: Inputs) -> None:
             "Schedule", schedules, key="schedule", format_func=lambda name: name or "the plan's", on_change=write_link
         )
         right.slider("Jitter of each task (%)", 0, 30, key="jitter", on_change=write_link)
+        if _actions(asked) > MOST_ACTIONS:
+            st.info(f"{_actions(asked):,} actions are too many to play on a page.", icon=":material/block:")
+            ui.command(_command(asked), "The command line plays any number")
+            return
         try:
             step = answers.played(asked, common.number(), value("schedule"), value("jitter") / 100)
         except PlannerError as error:
             st.info(ui.plain(ui.words(error)), icon=":material/block:")
             return
         _step(asked, step)
+
+
+def _actions(asked: Inputs) -> int:
+    """Forward and backward passes of the plan's own schedule."""
+    plan = answers.plan_values(asked, common.number())
+    count: int = 2 * plan["pp"] * plan["virtual_stages"] * plan["num_microbatches"]
+    return count
 
 
 def _step(asked: Inputs, step: SimulatedStep) -> None:

@@ -15,7 +15,7 @@ MAIN = Path(__file__).parents[2] / "app" / "main.py"
 
 def opened(page="", **link):
     """The app on a page, as a link opens it."""
-    app = AppTest.from_file(str(MAIN), default_timeout=60)
+    app = AppTest.from_file(str(MAIN), default_timeout=180)
     for name, value in link.items():
         app.query_params[name] = str(value)
     return at(app, page)
