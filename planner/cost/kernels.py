@@ -364,27 +364,17 @@ def host_time(launches: Count, launch_time: Seconds) -> Seconds:
     return launches * launch_time
 
 
-def device_after_host_time(device: Seconds, host: Seconds) -> Seconds:
-    """Kernels that run on the processor which launches them: one after the other.
-
-    t = t_device + t_host
-
-    Source: definition of a call that returns when its result is there (torch on a CPU).
-
-    >>> round(device_after_host_time(0.0001, 0.0012), 6)
-    0.0013
-    """
-    return device + host
-
-
-def device_or_host_time(device: Seconds, host: Seconds) -> Seconds:
+def device_or_host_time(device: Seconds, host: Seconds, *, shared: Scalar = 0.0) -> Seconds:
     """The device runs while the host launches ahead: the slower of the two sets the pace.
 
-    t = max(t_device, t_host)
+    t = max(t_device, t_host) + shared min(t_device, t_host)
 
-    Source: asynchronous launch; holds where no kernel makes the host wait.
+    Source: asynchronous launch; holds where no kernel makes the host wait. `shared` is 1 where one processor does both,
+    one after the other (torch on a CPU: a call returns when its result is there).
 
     >>> float(device_or_host_time(0.0001, 0.0012))
     0.0012
+    >>> round(float(device_or_host_time(0.0001, 0.0012, shared=1.0)), 6)
+    0.0013
     """
-    return np.maximum(device, host)
+    return np.maximum(device, host) + shared * np.minimum(device, host)

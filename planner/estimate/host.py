@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.cost.kernels import device_after_host_time, device_or_host_time, host_time
+from planner.cost.kernels import device_or_host_time, host_time
 from planner.estimate.setting import Setting
 from planner.estimate.stages import Stages
 from planner.quantities import Column, Count, Seconds
@@ -50,8 +50,7 @@ def update_launches(setting: Setting, stage: Stages) -> Seconds:
 
 def with_host(setting: Setting, device: Seconds, launches: Seconds) -> Seconds:
     """Time of what the host launches and the device runs; where they are one processor, of one after the other."""
-    together = device_after_host_time if setting.cluster.accelerator.runs_on_host else device_or_host_time
-    return together(device, launches)
+    return device_or_host_time(device, launches, shared=float(setting.cluster.accelerator.runs_on_host))
 
 
 def host_operators(plans: Plan, stack: Stack, method: str) -> Count:
