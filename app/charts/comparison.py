@@ -35,11 +35,11 @@ def times(sides: Sequence[Side]) -> tuple[style.Drawing, pd.DataFrame]:
                 "kind:N",
                 sort=used,
                 scale=alt.Scale(domain=used, range=[time.KINDS[kind] for kind in used]),
-                legend=style.legend(columns=3),
+                legend=style.legend(columns=3, widest=130),
             ),
             tooltip=style.tips("side", "kind", "time per million tokens (s)"),
         )
-        .properties(height=style.height(frame["side"].nunique(), step=40, names=len(used), columns=3))
+        .properties(height=style.height(frame["side"].nunique(), step=46, names=len(used)))
     )
     return chart, frame
 

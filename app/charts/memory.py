@@ -109,10 +109,12 @@ def moments(report: FitReport) -> tuple[style.Drawing, pd.DataFrame]:
         .encode(
             x=alt.X("moment:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, labelLimit=90)),
             y=alt.Y("memory per GPU (GiB):Q", scale=alt.Scale(zero=True)),
-            color=alt.Color("stage:N", sort=None, scale=alt.Scale(range=list(SERIES)), legend=style.legend()),
+            color=alt.Color(
+                "stage:N", sort=None, scale=alt.Scale(range=list(SERIES)), legend=style.legend(columns=3, widest=95)
+            ),
             tooltip=style.tips("stage", "moment", "memory per GPU (GiB)"),
         )
-        .properties(height=280)
+        .properties(height=320)
     )
     return chart, frame
 
@@ -144,4 +146,4 @@ def dials(report: FitReport) -> tuple[style.Drawing, pd.DataFrame]:
     )
     words = base.mark_text(align="left", dx=5, color="gray").encode(x="memory per GPU (GiB):Q", text="words:N")
     drawing = alt.layer(bars, words, _limit(now.usable / 2**30))
-    return drawing.properties(height=style.height(len(rows), names=3, columns=3)), frame.drop(columns="words")
+    return drawing.properties(height=style.height(len(rows), names=3)), frame.drop(columns="words")

@@ -25,6 +25,8 @@ LEVELS = {
     "wan": 7.2,
 }
 """Height of each kind of vertex: inside a node below its NICs, the network above."""
+BEND = 2.2
+"""How far the middle GPUs of a mesh hang below the outer ones."""
 NAMES = {
     "nvswitch": "switch of GPUs",
     "gpu": "GPU",
@@ -76,7 +78,7 @@ def topology(cluster: Cluster, traffic: PlanTraffic) -> tuple[style.Drawing, pd.
     """The drawn nodes of a cluster with its links; equal nodes beyond those are not drawn."""
     links = graph(cluster)
     places = _places(links)
-    busy = {each["class"]: each for each in traffic.as_dict()["classes"]}
+    busy = {(each["class"], round(each["capacity_gb_per_s"], 6)): each for each in traffic.as_dict()["classes"]}
     edges = _edges(links, places, busy)
     scale = alt.Scale(type="sqrt", domain=[0, 100], range=[GREY, BLUE, VERMILION], interpolate="rgb", clamp=True)
     colour = alt.Color(
@@ -112,7 +114,7 @@ def topology(cluster: Cluster, traffic: PlanTraffic) -> tuple[style.Drawing, pd.
     )
     words = alt.Chart(_level_words(vertices)).mark_text(align="right", dx=-14, color="gray", fontWeight="bold")
     labels = words.encode(x="x:Q", y="y:Q", text="what:N")
-    height = 120 + int(62 * vertices["y"].nunique())
+    height = 120 + int(62 * vertices["what"].nunique()) + (110 if vertices["y"].nunique() > len(NAMES) else 0)
     return alt.layer(lines, dots, labels).properties(height=height), edges.drop(columns=["x", "y", "x2", "y2", "width"])
 
 
@@ -128,8 +130,11 @@ def _places(links: Any) -> dict[tuple[Any, ...], tuple[float, float]]:
     places: dict[tuple[Any, ...], tuple[float, float]] = {}
     for column, node in enumerate(nodes):
         for kind, group in by_node[node].items():
+            bend = BEND if kind == "gpu" and _is_mesh(links, group) else 0.0
             for number, vertex in enumerate(sorted(group)):
-                places[vertex] = column * width + (number + 0.5) * (width - 2) / len(group), LEVELS.get(kind, 3.0)
+                along = (number + 0.5) / len(group)
+                level = LEVELS.get(kind, 3.0) - bend * math.sin(math.pi * along)
+                places[vertex] = column * width + along * (width - 2), level
     for kind, group in sorted(by_node.get(None, {}).items(), key=lambda item: LEVELS.get(item[0], 3.0)):
         for number, vertex in enumerate(sorted(group, key=str)):
             places[vertex] = (
@@ -137,6 +142,11 @@ def _places(links: Any) -> dict[tuple[Any, ...], tuple[float, float]]:
                 LEVELS[kind],
             )
     return places
+
+
+def _is_mesh(links: Any, gpus: list[Any]) -> bool:
+    """Whether GPUs have links of their own: on a bend no such link lies over another."""
+    return any(links.has_edge(gpus[0], other) for other in gpus[1:])
 
 
 def _above(links: Any, vertex: Any, places: dict[Any, tuple[float, float]], otherwise: float) -> float:
@@ -148,13 +158,13 @@ def _above(links: Any, vertex: Any, places: dict[Any, tuple[float, float]], othe
     return middle if len(below) < len({place for place, _ in places.values()}) / 2 else (middle + otherwise) / 2
 
 
-def _edges(links: Any, places: dict[Any, tuple[float, float]], busy: dict[str, Any]) -> pd.DataFrame:
+def _edges(links: Any, places: dict[Any, tuple[float, float]], busy: dict[tuple[str, float], Any]) -> pd.DataFrame:
     rows = []
     for one, other, data in links.edges(data=True):
         if str(one) > str(other):
             continue
         name = link_class((str(one[0]), str(other[0])))
-        load = busy.get(name, {})
+        load = busy.get((name, round(data["capacity"] / 1e9, 6)), {})
         (x, y), (x2, y2) = places[one], places[other]
         rows.append(
             {
@@ -178,4 +188,4 @@ def _edges(links: Any, places: dict[Any, tuple[float, float]], busy: dict[str, A
 def _level_words(vertices: pd.DataFrame) -> pd.DataFrame:
     """The name of each level at its left end."""
     left = vertices["x"].min()
-    return vertices.drop_duplicates("y").assign(x=left)[["x", "y", "what"]]
+    return vertices.drop_duplicates("what").assign(x=left)[["x", "y", "what"]]

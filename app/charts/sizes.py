@@ -127,8 +127,8 @@ def curve(frame: pd.DataFrame, measure: str, *, log: bool) -> style.Drawing:
             scale=alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True),
             axis=alt.Axis(format="~s"),
         ),
-        color=alt.Color("network:N", scale=scale, legend=style.legend(columns=3, lines=True)),
-        strokeDash=alt.StrokeDash("network:N", sort=names, legend=style.legend(columns=3, lines=True)),
+        color=alt.Color("network:N", scale=scale, legend=style.legend(columns=3, widest=95, lines=True)),
+        strokeDash=alt.StrokeDash("network:N", sort=names, legend=style.legend(columns=3, widest=95, lines=True)),
         tooltip=[
             *style.tips("network", "GPUs", "plan", digits=",d"),
             *(alt.Tooltip(name, format=",.4g") for name in ("tokens/s", "tokens/s per GPU", "efficiency (%)")),

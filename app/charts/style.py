@@ -17,17 +17,16 @@ def rows(field: str, *, sort: Any = None, longest: int = 230) -> alt.Y:
     return alt.Y(f"{field}:N", sort=sort, title=None, axis=alt.Axis(labelLimit=longest, labelOverlap=False))
 
 
-def legend(*, columns: int = 2, longest: int = 260, lines: bool = False) -> alt.Legend:
-    """Below the chart, without a title."""
+def legend(*, columns: int = 2, widest: int = 165, lines: bool = False) -> alt.Legend:
+    """Below the chart, without a title, in fewer columns where the window is narrow."""
+    fitting: Any = alt.ExprRef(f"max(1, min({columns}, floor(width / {widest})))")
     form: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 3} if lines else {}
-    return alt.Legend(
-        orient="bottom", title=None, columns=columns, labelLimit=longest, symbolLimit=0, symbolOpacity=1, **form
-    )
+    return alt.Legend(orient="bottom", title=None, columns=fitting, symbolLimit=0, symbolOpacity=1, **form)
 
 
-def height(count: int, *, step: int = 26, names: int = 0, columns: int = 2) -> int:
-    """Pixels for so many rows, and a legend of so many names."""
-    return step * count + AROUND + (LEGEND_ROW * -(-names // columns) + 18 if names else 0)
+def height(count: int, *, step: int = 26, names: int = 0) -> int:
+    """Pixels for so many rows, and a legend of so many names that may stand in two columns."""
+    return step * count + AROUND + (LEGEND_ROW * -(-names // 2) + 18 if names else 0)
 
 
 def tips(*fields: str, digits: str = ".4g") -> list[alt.Tooltip]:

@@ -90,7 +90,7 @@ def timeline(frame: pd.DataFrame, ranks: Iterable[int]) -> tuple[style.Drawing, 
             tooltip=style.tips("what", "row", "start (ms)", "length (ms)", digits=",.3f"),
         )
         .add_params(zoom)
-        .properties(height=style.height(len(order), step=22, names=len(used), columns=3))
+        .properties(height=style.height(len(order), step=22, names=len(used)))
     )
     return chart, mine[["rank", "stream", "what", "start (ms)", "length (ms)"]], left_out
 

@@ -106,7 +106,7 @@ def _tables(path: Any, gpu: str | None, asked: Inputs) -> None:
             color=alt.Color("table:N", scale=alt.Scale(range=list(SERIES)), legend=style.legend(columns=1)),
             tooltip=style.tips("table", "size (bytes)", "bus bandwidth (GB/s)", "time (us)"),
         )
-        .properties(height=style.height(8, names=frame["table"].nunique(), columns=1))
+        .properties(height=style.height(8, names=frame["table"].nunique()))
     )
     ui.chart(lines, frame, f"nccl_{path.parent.name}")
     _expected(path, gpu, asked)
