@@ -1,6 +1,5 @@
 """A run in this process: what fails is kept with its reason, and the run goes on."""
 
-
 from calibration.command import Fit
 from calibration.measure.run import Job, run
 from calibration.measurements import Measurement
