@@ -30,7 +30,7 @@ def cells(found: Mapping[tuple[int, int], Side], row: str) -> pd.DataFrame:
 
 def _cell(side: Side) -> dict[str, Any]:
     if side.ranked is None:
-        return {"plan": "none", "why not": side.reason, **dict.fromkeys(MEASURES), "degrees": "no"}
+        return {"plan": "none", "why not": side.reason, **dict.fromkeys(MEASURES), "degrees": ""}
     entry = side.ranked.as_dict()
     price = entry["usd_per_million_tokens"]
     plan = entry["plan"]
@@ -75,16 +75,20 @@ def size_map(frame: pd.DataFrame, row: str, measure: str) -> style.Drawing:
         fill=GREY, fillOpacity=0.25, stroke="white", strokeWidth=1
     )
     middle = float((low + high) / 2) if fits.any() else 0.0
-    ink = alt.condition(
-        f"datum['{measure}'] > {middle} || datum['why not'] !== ''", alt.value("#222"), alt.value("white")
-    )
+    ink = {
+        "condition": [
+            {"test": "datum['why not'] !== ''", "value": "gray"},
+            {"test": f"datum['{measure}'] > {middle}", "value": "#222"},
+        ],
+        "value": "white",
+    }
     text = base.encode(tooltip=tips)
-    words = text.mark_text(fontSize=12, fontWeight="bold", dy=-14).encode(text="words:N", color=ink)
-    degrees = text.mark_text(fontSize=10, lineBreak="\n", dy=1, baseline="top").encode(text="degrees:N", color=ink)
+    words = text.mark_text(fontSize=12, fontWeight="bold", dy=-22).encode(text="words:N", color=ink)
+    degrees = text.mark_text(fontSize=10, lineBreak="\n", dy=-9, baseline="top").encode(text="degrees:N", color=ink)
     if not fits.any():
         return alt.layer(empty.encode(tooltip=tips), words).properties(height=70 * frame[row].nunique() + 60)
     layers = alt.layer(empty.encode(tooltip=tips), boxes.encode(color=colour, tooltip=tips), words, degrees)
-    return layers.properties(height=74 * frame[row].nunique() + 120)
+    return layers.properties(height=80 * frame[row].nunique() + 120)
 
 
 def scaling_points(found: Scaling) -> pd.DataFrame:
