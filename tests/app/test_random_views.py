@@ -1,6 +1,5 @@
 """Whatever controls are turned, in whatever order, nothing is raised: seeded sequences over all pages."""
 
-import os
 import random
 
 import pytest
@@ -14,7 +13,7 @@ from tests.app.running import at, opened
 
 SMALL_MODELS = ("gpt2", "llama-3.2-1b", "llama-3.1-8b", "mixtral-8x7b", "bert-base")
 PAGES = ("plan", "memory", "time", "network", "fits", "compare", "accuracy")
-SEQUENCES = int(os.environ.get("PLANNER_RANDOM_VIEWS", "12"))
+SEQUENCES, MORE = 8, 40
 STEPS = 4
 
 
@@ -47,6 +46,17 @@ def values(dice):
 
 @pytest.mark.parametrize("seed", range(SEQUENCES))
 def test_a_random_sequence_of_controls_raises_nothing(seed):
+    walk(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SEQUENCES, SEQUENCES + MORE))
+def test_more_random_sequences_raise_nothing(seed):
+    walk(seed)
+
+
+def walk(seed):
+    """Open a page, then turn three controls and go to another page, some times."""
     dice = random.Random(seed)
     app = opened(dice.choice(PAGES), model="gpt2", count=1)
     for _ in range(STEPS):
