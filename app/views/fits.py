@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from time import perf_counter
 
 import streamlit as st
 
@@ -16,6 +17,10 @@ from app.state import value, write_link
 from app.views import runs
 from planner import Side
 
+LARGEST_CLUSTER = 16_384
+"""GPUs up to which columns are added to those at the left."""
+PATIENCE = 15.0
+"""Seconds after which a map is shown as far as it is found."""
 FACTORS = (0.25, 0.5, 1, 2, 4, 8)
 """Of the nodes at the left, those of the map's columns."""
 
@@ -47,6 +52,8 @@ def _map(asked: Inputs) -> None:
     frame = sizes.cells(found, row)
     fit = int((frame["why not"] == "").sum())
     st.markdown(f"##### {fit} of {len(frame)} sizes fit; each cell has its best plan")
+    if len(found) < len(questions):
+        st.button(f"Search the other {len(questions) - len(found)} sizes", key="map_more", type="primary")
     st.session_state["_map"] = frame
     ui.chart(sizes.size_map(frame, row, value("map_colour")), frame.drop(columns="degrees"), "what_fits")
     unfit = frame[frame["why not"] != ""]
@@ -62,6 +69,7 @@ def _questions(asked: Inputs, row: str) -> dict[tuple[int, int], Inputs]:
     usual = answers.question(asked)
     each = 1 if asked.hardware in names("gpus") else usual.cluster.node.gpus_per_node
     counts = sorted({max(1, int(asked.count * factor)) for factor in FACTORS})
+    counts = [count for count in counts if count <= max(asked.count, LARGEST_CLUSTER // each)]
     if asked.hardware == OWN:
         counts, each = [1], usual.cluster.world_size
     elif each == 1:
@@ -78,9 +86,12 @@ def _questions(asked: Inputs, row: str) -> dict[tuple[int, int], Inputs]:
 
 
 def _searched(questions: dict[tuple[int, int], Inputs]) -> dict[tuple[int, int], Side]:
-    """The best plan of every cell, with progress while they are new."""
-    found, place = {}, st.empty()
+    """The best plan of every cell, with progress while they are new; of as many as are found in a while."""
+    found: dict[tuple[int, int], Side] = {}
+    place, begin = st.empty(), perf_counter()
     for number, (at, question) in enumerate(questions.items(), start=1):
+        if found and perf_counter() - begin > PATIENCE:
+            break
         place.progress(number / len(questions), f"Size {number} of {len(questions)}")
         found[at] = scale.cell(question)
     place.empty()

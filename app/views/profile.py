@@ -79,6 +79,8 @@ def _status(path: str) -> None:
     from pathlib import Path
 
     found = status(Path(path)).as_dict()
+    if found["measurements"]:
+        st.caption(f"{found['measurements']} measurements, the last {found['age_days']:.3g} days ago.")
     if found["parameters"]:
         st.markdown("**What it rests on**")
         ui.table(pd.DataFrame(found["parameters"]))

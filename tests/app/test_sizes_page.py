@@ -74,3 +74,17 @@ def test_a_whole_run_is_that_of_budget():
     assert list(app.dataframe[0].value["days"]) == pytest.approx(
         [expected["without_failures"]["days"], expected["with_failures"]["days"]]
     )
+
+
+def test_a_map_that_takes_long_is_shown_as_far_as_it_is_found_and_goes_on(monkeypatch):
+    from app.views import fits
+
+    monkeypatch.setattr(fits, "PATIENCE", 0.0)
+    app = opened("fits", model="gpt2", hardware="rtx-4090", count=2, seq_len=512)
+    assert problems(app) == []
+    left = app.button(key="map_more").label
+    monkeypatch.setattr(fits, "PATIENCE", 1e9)
+    app.button(key="map_more").click().run()
+    assert problems(app) == []
+    assert left.startswith("Search the other")
+    assert not [each for each in app.button if each.key == "map_more"]
