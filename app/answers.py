@@ -13,6 +13,7 @@ from app.inputs import Inputs
 from planner import (
     Circumstances,
     FitReport,
+    MixedAnswer,
     NoFeasiblePlan,
     PlannerError,
     PlanTraffic,
@@ -28,6 +29,7 @@ from planner import (
     fits,
     fix_text,
     link_traffic,
+    mixed,
     plan_file_of,
     recommend,
     simulated,
@@ -93,6 +95,16 @@ def played(asked: Inputs, number: int, schedule: str, jitter: float) -> Simulate
 def slices(asked: Inputs, number: int, schedule: str, jitter: float) -> pd.DataFrame:
     """The slices of that step."""
     return timeline.slices(played(asked, number, schedule, jitter).simulation)
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner="Trying uneven work")
+def uneven(asked: Inputs) -> MixedAnswer | None:
+    """Ways to use unequal nodes, where `recommend` begins with them; None elsewhere."""
+    of, found = question(asked), recommendation(asked)
+    aimed = of.objective == "memory" or of.choices.target is not None
+    if len(of.cluster.pools) < 2 or aimed or isinstance(found, NoFeasiblePlan):
+        return None
+    return mixed(of, found.best)
 
 
 def plan_values(asked: Inputs, number: int) -> dict[str, Any]:

@@ -173,7 +173,8 @@ def _page_fields() -> dict[str, Field]:
         "compared_gpus": Field(["h100-sxm", "a100-sxm-80gb", "rtx-4090"], _some_of(names("gpus")), "fits"),
         "days": Field(None, _real, "fits"),
         "solve": Field("seq-len", _one_of(("seq-len", "micro-batch", "global-batch", "params")), "fits"),
-        "accuracy_panel": Field("runs", _one_of(("runs", "profile", "claims")), "accuracy"),
+        "accuracy_panel": Field("runs", _one_of(("runs", "logs", "profile", "claims")), "accuracy"),
+        "steps_left": Field(False, lambda text: text == "True", "accuracy"),
         "quantity": Field("step time (s)", _one_of(("step time (s)", "peak memory (GiB)")), "accuracy"),
         "claim": Field("pipeline", _one_of(CLAIMS), "accuracy"),
         **{
@@ -186,6 +187,7 @@ def _page_fields() -> dict[str, Field]:
         "other_networks": Field([], _some_of(names("networks")), "compare"),
         "other_models": Field([], _some_of(names("models")), "compare"),
         "other_methods": Field([], _some_of(choices["method"]), "compare"),
+        "other_stacks": Field([], _some_of(names("stacks")), "compare"),
         "other_fixes": Field("", _text(), "compare"),
         "changes": Field(list(CHANGES[:6]), _texts, "compare"),
         "schedule": Field("", _one_of(choices["schedule"]), "time"),

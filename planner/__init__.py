@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from planner.answer.listing import listing as listing
     from planner.answer.min_gpus import MinGpus as MinGpus
     from planner.answer.min_gpus import min_gpus as min_gpus
+    from planner.answer.mixed.answer import MixedAnswer as MixedAnswer
     from planner.answer.mixed.answer import mixed as mixed
     from planner.answer.nearest import Software as Software
     from planner.answer.nearest import fix_text as fix_text
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from planner.answer.simulation import simulated as simulated
     from planner.answer.software import profile_of as profile_of
     from planner.answer.software import profiles_of as profiles_of
+    from planner.answer.steps.reading import import_steps as import_steps
+    from planner.answer.steps.records import StepsAsked as StepsAsked
     from planner.catalogue.hardware import accelerator as accelerator
     from planner.catalogue.hardware import cluster as cluster
     from planner.catalogue.hardware import network as network
@@ -186,6 +189,9 @@ _MODULES = {
     "profile_of": "planner.answer.software",
     "profiles_of": "planner.answer.software",
     "Profile": "planner.spec.profile",
+    "import_steps": "planner.answer.steps.reading",
+    "StepsAsked": "planner.answer.steps.records",
+    "MixedAnswer": "planner.answer.mixed.answer",
     "PlannerError": "planner.errors",
     "SpecError": "planner.errors",
     "FileFormatError": "planner.errors",

@@ -14,7 +14,7 @@ from app import ui, uploads
 from app.charts import accuracy
 from app.inputs import Inputs
 from app.state import value, write_link
-from app.views import claims, profile
+from app.views import claims, logs, profile
 
 PUBLISHED = Path(__file__).parents[1] / "published_runs.csv"
 
@@ -23,6 +23,7 @@ def draw(asked: Inputs) -> None:
     """The page, one panel at a time."""
     panels: dict[str, tuple[str, Callable[[Inputs], None]]] = {
         "runs": ("Runs", _runs),
+        "logs": ("Logs", logs.draw),
         "profile": ("Profile", profile.draw),
         "claims": ("Claims", claims.draw),
     }

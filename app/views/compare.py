@@ -59,7 +59,8 @@ def _controls() -> tuple[Any, ...]:
     )
     right.multiselect("Networks", names("networks"), key="other_networks", on_change=write_link, max_selections=6)
     left.multiselect("Other models", names("models"), key="other_models", on_change=write_link, max_selections=6)
-    right.multiselect("Methods", choice_names()["method"], key="other_methods", on_change=write_link)
+    right.multiselect("Stacks", names("stacks"), key="other_stacks", on_change=write_link, max_selections=6)
+    left.multiselect("Methods", choice_names()["method"], key="other_methods", on_change=write_link)
     left.text_input(
         "Plans",
         key="other_fixes",
@@ -82,11 +83,14 @@ def _arguments(asked: Inputs, plans: tuple[Any, ...]) -> tuple[tuple[str, ...], 
         given["network"] = ",".join(value("other_networks"))
     if value("other_methods"):
         given["method"] = ",".join(value("other_methods"))
+    if value("other_stacks"):
+        given["stack"] = ",".join(value("other_stacks"))
     if fixes:
         given["fix"] = tuple(fixes)
     elif "fix" in given:
         given["fix"] = (given["fix"],)
-    if not (own or others or fixes or value("other_models") or value("other_networks") or value("other_methods")):
+    lists = ("other_models", "other_networks", "other_methods", "other_stacks")
+    if not (own or others or fixes or any(value(name) for name in lists)):
         others = _neighbours(asked)
     return (*own, model, asked.cluster_argument, *others), tuple(given.items())
 

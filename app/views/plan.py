@@ -25,11 +25,20 @@ def draw(asked: Inputs) -> None:
         st.subheader("No plan fits")
         ui.nothing_fits(found)
     else:
+        _uneven(asked)
         _answer(found)
         _evidence(asked, found)
         _launch(asked, found)
     ui.command(f"{asked.shown(of.command())} --top {answers.TOP}")
     ui.notes(of.assumed, of.notes)
+
+
+def _uneven(asked: Inputs) -> None:
+    """What uneven work on unequal nodes would give; the rest of the page has all nodes at one pace."""
+    found = answers.uneven(asked)
+    if found:
+        st.info(ui.plain(f"{found.sentence} Below, all nodes at one pace: {found.loss}."), icon=":material/call_split:")
+        ui.command(asked.shown(answers.question(asked).command("mixed")), "Every way to use these nodes")
 
 
 def _answer(found: Recommendation) -> None:

@@ -49,12 +49,12 @@ def steps(files: tuple[Path, ...], csv_file: Path | None, *, force: bool, as_jso
     Warm-up and steps that stand out are left out. Where files or options tell the plan, the prediction stands beside.
     """
     from planner.answer.steps.reading import import_steps, write_rows
-    from planner.answer.steps.records import Asked
+    from planner.answer.steps.records import StepsAsked
     from planner.quantities import counted
 
     if force and csv_file is None:
         raise click.UsageError("--force replaces the file of --csv, which is not given")
-    found = import_steps(files, Asked(**told))  # type: ignore[arg-type]
+    found = import_steps(files, StepsAsked(**told))  # type: ignore[arg-type]
     written = write_rows(found, csv_file, force=force) if csv_file else None
     if as_json:
         return print_json(found.as_dict())

@@ -81,3 +81,32 @@ def test_every_claim_is_judged_at_both_ends_of_its_sliders(name):
     for end in (0, -1):
         assert claim.judge(**{each: dial.values[end] for each, dial in claim.dials.items()}).words
     assert all(dial.usual in dial.values for dial in claim.dials.values())
+
+
+def test_a_log_stands_beside_its_prediction(tmp_path):
+    import json
+
+    import planner
+
+    best = planner.recommend(
+        "llama-3.1-8b", "1xdgx-h100", planner.Choices(stack="pytorch", fix="pp=1", global_batch_size=64), top=1
+    ).best
+    plan = planner.write_plan(best, tmp_path)
+    lines = [{"event": "step", "step": n, "step_time_s": 2 * best.step_time, "tokens_per_s": 1.0} for n in range(1, 40)]
+    log = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    app = opened("accuracy", accuracy_panel="logs")
+    assert "No log yet" in app.info[0].value
+    app.file_uploader(key="step_logs").set_value([("run.jsonl", log, "text/plain")])
+    app.file_uploader(key="steps_plan").set_value(("plan.json", plan.read_bytes(), "application/json"))
+    app.run()
+    assert problems(app) == []
+    assert app.dataframe[0].value["off (%)"].iloc[0] == pytest.approx(-50, abs=1)
+    assert commands(app)[0] == "planner import steps run.jsonl --plan plan.json"
+
+
+def test_a_log_without_steps_is_one_sentence():
+    app = opened("accuracy", accuracy_panel="logs")
+    app.file_uploader(key="step_logs").set_value([("run.log", b"nothing here", "text/plain")])
+    app.run()
+    assert not app.exception
+    assert len(app.error) == 1

@@ -1,6 +1,7 @@
 """The first page answers before any click, says what the command line says, and lives on after bad input."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -155,3 +156,13 @@ def test_a_target_that_cannot_express_the_plan_says_so_and_offers_the_search():
     assert "--target accelerate" in commands(app)[0]
     at(app)
     assert not app.info
+
+
+def test_unequal_nodes_begin_with_uneven_work():
+    mixed = Path(__file__).parents[2] / "docs" / "examples" / "cluster-mixed.toml"
+    app = opened()
+    app.file_uploader(key="cluster_upload").upload("cluster-mixed.toml", mixed.read_bytes())
+    app.run()
+    assert problems(app) == []
+    expected = cli(commands(app)[1].replace("cluster-mixed.toml", str(mixed)))["mixed"]
+    assert app.info[0].value.replace("\\", "").startswith(expected["answer"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from planner.answer.steps.records import SCHEMA_VERSION, Asked, Run
+from planner.answer.steps.records import SCHEMA_VERSION, Run, StepsAsked
 from planner.answer.steps.told import Told, of_log, of_nothing, on_processor
 from planner.dumps.kineto import Trace, file_text, is_trace, read_trace
 from planner.dumps.kineto_steps import trace_steps
@@ -44,11 +44,11 @@ class ImportedSteps:
         }
 
 
-def import_steps(paths: Sequence[Path], asked: Asked | None = None) -> ImportedSteps:
+def import_steps(paths: Sequence[Path], asked: StepsAsked | None = None) -> ImportedSteps:
     """All runs of all files. Raises FileFormatError where no file has any, SpecError for options that are wrong."""
     runs: list[Run] = []
     failed: list[str] = []
-    given = of_nothing(asked or Asked())
+    given = of_nothing(asked or StepsAsked())
     for path in paths:
         try:
             runs += _runs(path, given)

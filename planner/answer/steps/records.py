@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Asked:
+class StepsAsked:
     """What a person says of the runs beside their files."""
 
     plan: Path | None = None

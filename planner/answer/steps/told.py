@@ -15,7 +15,7 @@ from planner.answer.plan_files import read_plan
 from planner.answer.question import ask
 from planner.answer.ranked_plan import RankedPlan
 from planner.answer.software import profile_of
-from planner.answer.steps.records import Asked
+from planner.answer.steps.records import StepsAsked
 from planner.catalogue.hardware import accelerator
 from planner.catalogue.hardware import cluster as read_cluster
 from planner.catalogue.stacks import stack
@@ -51,7 +51,7 @@ PLAN, MODEL, CLUSTER = "the plan (--plan plan.json)", "the model (--model)", "th
 class Told:
     """What is known of a run. `missing` names what is needed for a prediction and for a whole row of the table."""
 
-    asked: Asked
+    asked: StepsAsked
     ranked: RankedPlan | None = None
     settings: Settings | None = None
     """Those of a file of settings that was named as the plan."""
@@ -65,7 +65,7 @@ class Told:
     notes: tuple[str, ...] = field(default=())
 
 
-def of_nothing(asked: Asked) -> Told:
+def of_nothing(asked: StepsAsked) -> Told:
     """What the options alone tell. Raises SpecError or FileFormatError for options that are wrong."""
     named = stack(asked.stack, where="--stack").name if asked.stack else ""
     cluster = read_cluster(asked.cluster) if asked.cluster else None

@@ -6,7 +6,7 @@ import pytest
 
 from planner.answer.plan_files import write_plan
 from planner.answer.steps.reading import import_steps, write_rows
-from planner.answer.steps.records import Asked
+from planner.answer.steps.records import StepsAsked
 from planner.errors import FileFormatError, SpecError
 from planner.quantities import GIB
 from planner.validate.report import runs_report
@@ -70,7 +70,7 @@ def test_a_record_of_the_own_trainer_becomes_a_row_that_validates(plan, tmp_path
 def test_a_plan_json_tells_what_a_log_does_not(plan, tmp_path):
     path, best = plan
     log = write(tmp_path / "any.log", "".join(f"step {n} | step time: 2.5 s\n" for n in range(1, 31)))
-    (run,) = import_steps([log], Asked(plan=path)).runs
+    (run,) = import_steps([log], StepsAsked(plan=path)).runs
     assert (run.ranked.name, run.ranks) == (best.name, 8)
     assert run.tokens_per_step == best.question.workload.tokens_per_step
     (alone,) = import_steps([log]).runs
@@ -81,11 +81,11 @@ def test_a_plan_json_tells_what_a_log_does_not(plan, tmp_path):
 def test_a_log_that_contradicts_the_plan_gets_no_prediction(plan, tmp_path):
     path, _ = plan
     log = write(tmp_path / "other.log", "".join(MEGATRON.format(step=n, ms=900) for n in range(1, 9)))
-    (run,) = import_steps([log], Asked(plan=path)).runs
+    (run,) = import_steps([log], StepsAsked(plan=path)).runs
     assert run.ranked is None
     assert run.notes == ("the log is of 128 sequences per step, the plan of 64: it is another run's",)
     host = write(tmp_path / "host.jsonl", own_start(path, device="x86_64") + "\n" + own_steps([1.0] * 8))
-    (run,) = import_steps([host], Asked(plan=path)).runs
+    (run,) = import_steps([host], StepsAsked(plan=path)).runs
     assert "the plan is for h100-sxm" in run.notes[0]
     assert run.memory == {}
 
@@ -93,7 +93,7 @@ def test_a_log_that_contradicts_the_plan_gets_no_prediction(plan, tmp_path):
 def test_torchtitan_states_mesh_and_batch_and_its_rate_is_turned_into_seconds(tmp_path):
     text = TITAN_HEAD + "".join(TITAN.format(step=step, tps=100 if step < 3 else 8192) for step in range(1, 31))
     log = write(tmp_path / "titan.log", text)
-    (run,) = import_steps([log], Asked(model="llama-3.1-8b", cluster="1xdgx-h100")).runs
+    (run,) = import_steps([log], StepsAsked(model="llama-3.1-8b", cluster="1xdgx-h100")).runs
     assert run.times.median == pytest.approx(32 * 8192 / (8 * 8192))
     assert run.times.basis == "from tokens/s/gpu"
     assert (run.ranked.name, run.ranked.question.workload.seq_len) == ("FSDP 8", 8192)
@@ -110,7 +110,7 @@ def test_megatron_lists_its_arguments_and_checkpoints_are_named(tmp_path):
         text += "saving checkpoint at iteration 29 to /data\n" if step == 30 else ""
         text += MEGATRON.format(step=step, ms=30000 if step == 30 else 8000 + step)
     log = write(tmp_path / "megatron.log", text)
-    (run,) = import_steps([log], Asked(model="llama-2-7b", cluster="1xdgx-h100")).runs
+    (run,) = import_steps([log], StepsAsked(model="llama-2-7b", cluster="1xdgx-h100")).runs
     assert [odd.words for odd in run.times.odd] == ["step 30: 30 s (checkpoint)"]
     assert run.times.median == pytest.approx(8.023, abs=2e-3)
     assert run.row[0].tp == 2
@@ -142,7 +142,11 @@ def test_files_without_steps_are_named_and_do_not_hide_the_others(tmp_path):
 
 def test_wrong_options_are_errors_and_not_notes(tmp_path):
     log = write(tmp_path / "a.log", "step 1 | step time: 2.5 s\n")
-    for asked in (Asked(stack="no-such"), Asked(cluster="3xnothing"), Asked(plan=tmp_path / "gone.json")):
+    for asked in (
+        StepsAsked(stack="no-such"),
+        StepsAsked(cluster="3xnothing"),
+        StepsAsked(plan=tmp_path / "gone.json"),
+    ):
         with pytest.raises(SpecError):
             import_steps([log], asked)
 

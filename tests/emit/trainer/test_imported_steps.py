@@ -4,7 +4,7 @@ import json
 import os
 
 from planner.answer.steps.reading import import_steps
-from planner.answer.steps.records import Asked
+from planner.answer.steps.records import StepsAsked
 
 from .conftest import _free_port, write_plan
 
@@ -13,7 +13,7 @@ def test_a_record_tells_the_whole_plan_of_its_run(run, tmp_path):
     path = write_plan(tmp_path / "plan", {"dp_shard": 2, "sharding": "zero3", "micro_batch_size": 2})
     found = run(path, steps=8)
     assert found.exits == [0, 0], found.errors
-    (read,) = import_steps([tmp_path / "run.jsonl"], Asked(cluster="2xa100-sxm-80gb")).runs
+    (read,) = import_steps([tmp_path / "run.jsonl"], StepsAsked(cluster="2xa100-sxm-80gb")).runs
     assert read.times.steps == 8
     assert set(read.times.counted) <= set(found.steps("step_time_s")[3:])
     assert read.trainer == "the planner's own trainer"
